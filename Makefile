@@ -1,0 +1,51 @@
+# Two commands: `make run` shows Clearhead at work, `make test` proves it. Both set up what they need in .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# A stamp is named after what was installed, so a change of requirements, and nothing else, installs again.
+SUM    := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+CORE   := $(VENV)/.core-$(SUM)
+DEV    := $(VENV)/.dev-$(SUM)
+
+.PHONY: run test test-slow lint bench help clean
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+run: $(CORE)  ## follow one token through a transformer, in the terminal
+	@$(BIN)/clearhead walk "The robot said: I will obey" --model random-gpt2
+
+test: $(DEV) lint  ## lint, type-check and run the test suite
+	@$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(DEV)  ## the checks that take minutes
+	@$(BIN)/python -m pytest -n 2 -m slow
+
+lint: $(DEV)  ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: $(DEV)  ## trace overhead, load time and memory, start-up time
+	@$(BIN)/python benchmarks/foundation.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Clearhead needs Python 3.11 or newer; $(PYTHON) is older. Say: make PYTHON=/path/to/python3.11 …"; exit 1; }
+	@echo "Setting up $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+
+# torch first: an unpinned request for it by another package would fetch a different build.
+$(CORE): | $(BIN)/python
+	@echo "Installing Clearhead and what it needs (once; a few minutes) …"
+	@$(PIP) torch==2.13.0 setuptools
+	@$(PIP) --no-build-isolation --editable .
+	@rm -f $(VENV)/.core-* && touch $@
+
+$(DEV): $(CORE)
+	@echo "Installing what the tests need (once) …"
+	@$(PIP) --no-build-isolation --editable ".[dev]"
+	@rm -f $(VENV)/.dev-* && touch $@

@@ -1,0 +1,46 @@
+"""The errors a user can cause. Each message says what happened, why, and what to do next.
+
+All of them are `ClearheadError`, so the command line can print them without a stack trace; each is also the
+built-in error a Python programmer would expect to catch.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class ClearheadError(Exception):
+    """Anything that went wrong because of what was asked, not because of a bug."""
+
+    def __str__(self) -> str:  # KeyError would print the message in quotes
+        return str(self.args[0]) if self.args else ""
+
+
+class InputError(ClearheadError, ValueError):
+    """The text, ids, masks or options given to a model do not fit it."""
+
+
+class ConfigError(ClearheadError, ValueError):
+    """A model configuration is incomplete, impossible, or asks for something Clearhead does not do."""
+
+
+class CheckpointError(ClearheadError, OSError):
+    """A checkpoint is missing, broken, unsafe, or does not fit its configuration."""
+
+
+class TokenizerError(ClearheadError, ValueError):
+    """A tokenizer cannot be loaded, trained or used as asked."""
+
+
+class TraceError(ClearheadError, KeyError):
+    """A trace was asked for a tensor that the model does not announce."""
+
+
+def near(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known words closest to a misspelt one, best first."""
+    return difflib.get_close_matches(word, list(known), n=most, cutoff=0.4)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence to end an error message with; empty where nothing is close."""
+    close = near(word, known)
+    return f" Did you mean {' or '.join(close)}?" if close else ""

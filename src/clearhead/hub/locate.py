@@ -1,0 +1,104 @@
+"""Where a checkpoint is: a folder, a shipped name, or a repository on the Hugging Face hub (fetched into its cache)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from clearhead.errors import CheckpointError, did_you_mean
+from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX
+
+CONFIG = "config.json"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+def locate(where: str | os.PathLike[str], revision: str | None = None, known_names: Iterator[str] | tuple[str, ...] = ()) -> Path:
+    """The folder that holds the checkpoint. A hub id is downloaded, or found in the cache when offline."""
+    path = Path(where).expanduser()
+    if path.is_dir():
+        if not (path / CONFIG).is_file():
+            there = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
+            raise CheckpointError(f"{path} has no {CONFIG}, so it is not a model folder. It holds {there}.")
+        return path
+    text = os.fspath(where)
+    if path.exists():
+        raise CheckpointError(f"{text} is a file. Give the folder that holds it and its {CONFIG}.")
+    looks_like_path = text.startswith((".", "/", "~", "\\")) or text.endswith("/") or text.count("/") > 1 or "\\" in text
+    if looks_like_path or not _HUB_ID.fullmatch(text):
+        raise CheckpointError(f"There is no folder {text}.{did_you_mean(text, known_names)}")
+    return _from_hub(text, revision, tuple(known_names))
+
+
+def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...]) -> Path:
+    # huggingface_hub brings its own conventions: HF_HOME, HF_HUB_OFFLINE, HF_TOKEN, HF_ENDPOINT, its cache and log-in.
+    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub import errors as hub_errors
+
+    def fetch(file: str, at: str | None) -> Path:
+        return Path(hf_hub_download(repo, file, revision=at))
+
+    def fetch_if_there(file: str, at: str) -> Path | None:
+        try:
+            return fetch(file, at)
+        except hub_errors.EntryNotFoundError:  # also: not in the cache while offline
+            return None
+
+    at = f" at revision {revision!r}" if revision else ""
+    shipped = did_you_mean(repo, known_names)
+    try:
+        config = fetch(CONFIG, revision)
+        commit = config.parent.name  # all files from one and the same commit
+        for name in TOKENIZER_FILES:
+            fetch_if_there(name, commit)
+        for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
+            if fetch_if_there(single, commit):
+                break
+            found = fetch_if_there(index, commit)
+            if found:
+                for shard in _shards(found):
+                    fetch(shard, commit)
+                break
+        return config.parent
+    except hub_errors.GatedRepoError:
+        raise CheckpointError(
+            f"{repo} is gated: accept its terms on its page, then log in with `hf auth login` or set HF_TOKEN."
+        ) from None
+    except hub_errors.RepositoryNotFoundError:
+        raise CheckpointError(
+            f"There is no model {repo!r} on the hub, no shipped model and no folder of that name.{shipped} "
+            "If it is private, log in with `hf auth login` or set HF_TOKEN."
+        ) from None
+    except hub_errors.RevisionNotFoundError:
+        raise CheckpointError(f"{repo} has no revision {revision!r}. Leave it out for the newest.") from None
+    except hub_errors.LocalEntryNotFoundError:
+        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
+        raise CheckpointError(
+            f"{repo!r}{at} is no folder and no shipped model, and it is not in the hub's cache; {why}.{shipped} "
+            f"On a machine with a network, run `hf download {repo}` and copy the folder here, then load that folder."
+        ) from None
+    except hub_errors.EntryNotFoundError as error:
+        raise CheckpointError(f"{repo}{at} on the hub is not a model Clearhead can read: {error}") from None
+    except (hub_errors.HfHubHTTPError, hub_errors.HFValidationError, OSError) as error:
+        raise CheckpointError(f"{repo}{at} could not be fetched from the hub: {error}") from None
+
+
+def _shards(index: Path) -> list[str]:
+    try:
+        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{index.name} of this repository is not a valid shard index.") from None

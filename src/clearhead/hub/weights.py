@@ -1,0 +1,197 @@
+"""Reading and writing weight files: safetensors (mapped, not copied) and, safely, PyTorch's own .bin files.
+
+Nothing here runs code from a file: .bin files go through `weights_only` loading, which knows tensors alone.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from clearhead.errors import CheckpointError
+
+SAFETENSORS, SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
+BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+WEIGHT_FILES = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX)
+_COPIED_AT_MOST = 64 * 2**20  # bytes read from a mapping before it is let go, where the tensors are copied anyway
+
+
+class Weights(Mapping[str, Tensor]):
+    """The tensors of a checkpoint by published name, over all its shards; each is read when it is asked for."""
+
+    def __init__(self, shards: Mapping[Path, list[str]]) -> None:
+        self._where = {name: path for path, names in shards.items() for name in names}
+        self._open: dict[Path, Any] = {}
+        self._copied = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._where)
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def __getitem__(self, name: str) -> Tensor:
+        path = self._where[name]
+        if path not in self._open:
+            self._open[path] = _open_shard(path)
+        shard = self._open[path]
+        tensor: Tensor = shard[name] if isinstance(shard, dict) else shard.get_tensor(name)
+        return tensor
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        path = self._where[name]
+        if path not in self._open:
+            self._open[path] = _open_shard(path)
+        shard = self._open[path]
+        return tuple(shard[name].shape if isinstance(shard, dict) else shard.get_slice(name).get_shape())
+
+    def dtypes(self) -> set[torch.dtype]:
+        """The floating dtypes that occur."""
+        found = {self._dtype(name) for name in self}
+        return {dtype for dtype in found if dtype.is_floating_point}
+
+    def _dtype(self, name: str) -> torch.dtype:
+        self.shape(name)  # opens the shard
+        shard = self._open[self._where[name]]
+        return shard[name].dtype if isinstance(shard, dict) else _DTYPES[shard.get_slice(name).get_dtype()]
+
+    def was_copied(self, tensor: Tensor) -> None:
+        """The caller no longer needs the mapped original. Now and then, give its pages back to the system."""
+        self._copied += tensor.numel() * tensor.element_size()
+        if self._copied > _COPIED_AT_MOST:
+            self._open = {path: shard for path, shard in self._open.items() if isinstance(shard, dict)}
+            self._copied = 0
+
+
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
+    "BOOL": torch.bool, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+}  # fmt: skip
+
+
+def open_weights(folder: Path) -> Weights:
+    """Find the weight files of a folder: one file or shards, safetensors before .bin."""
+    for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
+        if (folder / single).is_file():
+            path = folder / single
+            return Weights({path: _names_in(path)})
+        if (folder / index).is_file():
+            return Weights(_read_index(folder, index))
+    others = sorted(p.name for p in folder.iterdir() if p.suffix in (".h5", ".msgpack", ".gguf", ".ckpt", ".pt", ".pth"))
+    hint = f" It has {', '.join(others)}, which Clearhead does not read." if others else ""
+    raise CheckpointError(
+        f"No weights in {folder}: it needs {SAFETENSORS} (or {SAFETENSORS_INDEX} with its shards, or {BIN}).{hint}"
+    )
+
+
+def _read_index(folder: Path, index: str) -> dict[Path, list[str]]:
+    try:
+        where = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"]
+        pairs = [(str(name), str(file)) for name, file in where.items()]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{folder / index} is not a valid shard index ({error}).") from None
+    shards: dict[Path, list[str]] = {}
+    for name, file in pairs:
+        if Path(file).name != file or file in ("", ".", "..") or "\\" in file:
+            raise CheckpointError(
+                f"{folder / index} says that {name} is in {file!r}, which is not a plain file name in its own folder. "
+                "Clearhead reads nothing from outside the checkpoint."
+            )
+        shards.setdefault(folder / file, []).append(name)
+    missing = [path.name for path in shards if not path.is_file()]
+    if missing:
+        raise CheckpointError(f"{folder} lacks {_some(missing)}, named in {index}. Is the download complete?")
+    for path, names in shards.items():
+        absent = set(names) - set(_names_in(path))
+        if absent:
+            raise CheckpointError(f"{path} lacks {_some(sorted(absent))}, which {index} says it holds.")
+    return shards
+
+
+def _names_in(path: Path) -> list[str]:
+    shard = _open_shard(path)
+    return list(shard) if isinstance(shard, dict) else list(shard.keys())
+
+
+def _open_shard(path: Path) -> Any:
+    if path.suffix == ".safetensors":
+        try:
+            return safe_open(path, framework="pt")
+        except (SafetensorError, OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{path} is not a whole safetensors file: {error}. It has {path.stat().st_size:,} bytes; "
+                "was the download cut short? Fetch it again."
+            ) from None
+    return _open_bin(path)
+
+
+def _open_bin(path: Path) -> dict[str, Tensor]:
+    try:
+        # Only the zip format can be mapped; older files are read whole.
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None)
+    except pickle.UnpicklingError as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else "it is not a PyTorch file"
+        raise CheckpointError(
+            f"{path} was refused: it holds something other than tensors, and such files can run code when opened "
+            f"({reason}). Ask its author for a safetensors file."
+        ) from None
+    except (RuntimeError, EOFError, ValueError, OSError, KeyError, AttributeError, TypeError) as error:
+        raise CheckpointError(
+            f"{path} is not a readable PyTorch file ({str(error).splitlines()[0][:200]}). Fetch it again."
+        ) from None
+    if not isinstance(tensors, dict) or not all(
+        isinstance(name, str) and isinstance(t, Tensor) for name, t in tensors.items()
+    ):
+        raise CheckpointError(f"{path} does not hold a plain table of named tensors.")
+    return dict(tensors)
+
+
+def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard_bytes: int) -> None:
+    """Write safetensors into `folder`: one file, or numbered shards with an index when they do not fit one."""
+    shards: list[list[str]] = [[]]
+    paths: list[Path] = []
+    waiting: dict[str, Tensor] = {}
+    size = total = 0
+
+    def flush() -> None:
+        path = folder / f"shard-{len(paths) + 1}"
+        save_file(waiting, path, metadata={"format": "pt"})
+        paths.append(path)
+        waiting.clear()
+
+    for name, tensor in tensors:
+        tensor_bytes = tensor.numel() * tensor.element_size()
+        if waiting and size + tensor_bytes > max_shard_bytes:
+            flush()
+            shards.append([])
+            size = 0
+        waiting[name] = tensor.detach().to("cpu").contiguous()
+        shards[-1].append(name)
+        size += tensor_bytes
+        total += tensor_bytes
+    flush()
+    if len(paths) == 1:
+        paths[0].rename(folder / SAFETENSORS)
+        return
+    where = {}
+    for n, (path, names) in enumerate(zip(paths, shards, strict=True), start=1):
+        file = f"model-{n:05d}-of-{len(paths):05d}.safetensors"
+        path.rename(folder / file)
+        where |= dict.fromkeys(names, file)
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
+    (folder / SAFETENSORS_INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

@@ -1,0 +1,41 @@
+"""The families, each in a file of its own: its config, its assembly from clearhead.nn, its checkpoint names."""
+
+from __future__ import annotations
+
+import importlib
+
+from clearhead.errors import ConfigError, did_you_mean
+from clearhead.models.config import Config
+from clearhead.models.family import Family
+from clearhead.models.model import Model
+from clearhead.models.output import Output
+
+# `model_type` in config.json -> the module that holds the family. To add a family, add a line.
+FAMILIES = {
+    "transformer": "clearhead.models.transformer",
+    "bert": "clearhead.models.bert",
+    "gpt2": "clearhead.models.gpt2",
+    "gpt3": "clearhead.models.gpt3",
+}
+
+
+def family(name: str) -> Family:
+    if name not in FAMILIES:
+        raise ConfigError(
+            f"Clearhead does not know the family {name!r}.{did_you_mean(name, FAMILIES)} "
+            f"It knows: {', '.join(sorted(FAMILIES))}."
+        )
+    found: Family = importlib.import_module(FAMILIES[name]).FAMILY
+    return found
+
+
+def families() -> list[Family]:
+    return [family(name) for name in FAMILIES]
+
+
+def presets() -> dict[str, Family]:
+    """Every published size by name, with the family it belongs to."""
+    return {name: fam for fam in families() for name in fam.presets}
+
+
+__all__ = ["FAMILIES", "Config", "Family", "Model", "Output", "families", "family", "presets"]

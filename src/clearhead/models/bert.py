@@ -1,0 +1,249 @@
+"""BERT: an encoder that sees both ways, with the norm after each sublayer, segments, and a head for every task."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import nn
+
+from clearhead.errors import ConfigError
+from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
+from clearhead.models.config import Config
+from clearhead.models.family import Family
+from clearhead.models.heads import (
+    ChoiceHead,
+    FeaturesHead,
+    LanguageHead,
+    NextSentenceHead,
+    Pooler,
+    PretrainingHead,
+    SequenceHead,
+    SpanHead,
+    TokenHead,
+    WordTransform,
+)
+from clearhead.models.model import StackModel
+from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, RelativeKeys, Stack
+from clearhead.nn.init import init_normal
+
+
+@dataclass(kw_only=True)
+class BertConfig(Config):
+    family: ClassVar[str] = "bert"
+    # Left over from Google's own files; no published BERT reads them.
+    inert: ClassVar[frozenset[str]] = frozenset(
+        "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
+        "pooler_type attention_head_size vocab_type language".split()
+    )
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    classifier_dropout: float | None = None  # hidden_dropout_prob
+    max_position_embeddings: int = 512
+    position_embedding_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    is_decoder: bool = False
+    add_cross_attention: bool = False
+    pad_token_id: int | None = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least(1, "intermediate_size", "max_position_embeddings", "type_vocab_size")
+        self._probabilities("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+        self._divides(self.hidden_size, self.num_attention_heads)
+        if self.add_cross_attention and not self.is_decoder:
+            raise ConfigError("add_cross_attention is true but is_decoder is false: only a decoder looks at an encoder.")
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
+            raise ConfigError(f"pad_token_id is {self.pad_token_id}, outside the vocabulary of {self.vocab_size}.")
+
+
+def attention(config: BertConfig, *, cross: bool = False) -> Attention:
+    relative = None
+    if config.position_embedding_type != "absolute":
+        relative = RelativeKeys(
+            config.max_position_embeddings - 1,
+            config.hidden_size // config.num_attention_heads,
+            with_key=config.position_embedding_type == "relative_key_query",
+        )
+    return Attention(
+        config.hidden_size,
+        config.num_attention_heads,
+        cross=cross,
+        dropout=config.attention_probs_dropout_prob,
+        relative=relative,
+    )
+
+
+def block(config: BertConfig) -> Block:
+    width, eps = config.hidden_size, config.layer_norm_eps
+    cross = config.add_cross_attention
+    return Block(
+        attention(config),
+        FeedForward(width, config.intermediate_size, config.hidden_act),
+        attention_norm=LayerNorm(width, eps=eps),
+        feedforward_norm=LayerNorm(width, eps=eps),
+        cross_attention=attention(config, cross=True) if cross else None,
+        cross_attention_norm=LayerNorm(width, eps=eps) if cross else None,
+        placement="post",
+        dropout=config.hidden_dropout_prob,
+    )
+
+
+def build(config: BertConfig, task: str) -> StackModel:
+    width, eps = config.hidden_size, config.layer_norm_eps
+    absolute = config.position_embedding_type == "absolute"
+    stack = Stack(
+        Embed(
+            nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
+            LearnedPositions(config.max_position_embeddings, width) if absolute else None,
+            nn.Embedding(config.type_vocab_size, width),
+            norm=LayerNorm(width, eps=eps),
+            dropout=config.hidden_dropout_prob,
+            max_positions=config.max_position_embeddings,
+        ),
+        [block(config) for _ in range(config.num_hidden_layers)],
+        causal=config.is_decoder,
+    )
+    return StackModel(config, stack, head(config, task))
+
+
+def head(config: BertConfig, task: str) -> nn.Module:
+    width = config.hidden_size
+    dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+
+    def words() -> LanguageHead:
+        transform = WordTransform(width, config.hidden_act, config.layer_norm_eps)
+        return LanguageHead(width, config.vocab_size, bias=True, shift=task == "causal-lm", transform=transform)
+
+    heads: dict[str, Any] = {
+        "masked-lm": words,
+        "causal-lm": words,
+        "next-sentence": lambda: NextSentenceHead(Pooler(width), width),
+        "pretraining": lambda: PretrainingHead(words(), NextSentenceHead(Pooler(width), width)),
+        "sequence-classification": lambda: SequenceHead(config, Pooler(width), dropout, bias=True),
+        "token-classification": lambda: TokenHead(width, config.num_labels, dropout),
+        "question-answering": lambda: SpanHead(width),
+        "multiple-choice": lambda: ChoiceHead(Pooler(width), width, dropout),
+        "features": lambda: FeaturesHead(Pooler(width)),
+    }
+    made: nn.Module = heads[task]()
+    return made
+
+
+def init(config: BertConfig, module: nn.Module) -> None:
+    init_normal(module, config.initializer_range)
+
+
+def checkpoint_map(config: BertConfig, task: str) -> CheckpointMap:
+    return CheckpointMap(
+        tuple(_entries(config, task)),
+        prefix="bert.",
+        legacy=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
+        skipped=(r"(bert\.)?embeddings\.(position_ids|token_type_ids)",),
+    )
+
+
+def _attention_entries(config: BertConfig, ours: str, theirs: str) -> Iterator[Entry]:
+    for part in ("query", "key", "value"):
+        yield from linear(f"{ours}.{part}", f"{theirs}.self.{part}")
+    yield from linear(f"{ours}.output", f"{theirs}.output.dense")
+    yield from linear(f"{ours}_norm", f"{theirs}.output.LayerNorm")
+    if config.position_embedding_type != "absolute":
+        yield one(f"{ours}.relative.table.weight", f"{theirs}.self.distance_embedding.weight")
+
+
+def _entries(config: BertConfig, task: str) -> Iterator[Entry]:
+    ours, theirs = "stack.layers.{n}", "encoder.layer.{n}"
+    layer = [
+        *_attention_entries(config, f"{ours}.attention", f"{theirs}.attention"),
+        *linear(f"{ours}.feedforward.up", f"{theirs}.intermediate.dense"),
+        *linear(f"{ours}.feedforward.down", f"{theirs}.output.dense"),
+        *linear(f"{ours}.feedforward_norm", f"{theirs}.output.LayerNorm"),
+    ]
+    if config.add_cross_attention:
+        layer += _attention_entries(config, f"{ours}.cross_attention", f"{theirs}.crossattention")
+    yield one("stack.embed.tokens.weight", "embeddings.word_embeddings.weight")
+    if config.position_embedding_type == "absolute":
+        yield one("stack.embed.positions.weight", "embeddings.position_embeddings.weight")
+    yield one("stack.embed.segments.weight", "embeddings.token_type_embeddings.weight")
+    yield from linear("stack.embed.norm", "embeddings.LayerNorm")
+    yield from layers(config.num_hidden_layers, layer)
+
+    words = "head.words" if task == "pretraining" else "head"
+    follows = "head.next_sentence" if task == "pretraining" else "head"
+    if task in ("next-sentence", "pretraining"):
+        yield from linear(f"{follows}.pooler.dense", "pooler.dense")
+        yield from linear(f"{follows}.output", "cls.seq_relationship", in_body=False)
+    if task in ("features", "sequence-classification", "multiple-choice"):
+        yield from linear("head.pooler.dense", "pooler.dense")
+    if task in ("masked-lm", "causal-lm", "pretraining"):
+        yield from linear(f"{words}.transform.dense", "cls.predictions.transform.dense", in_body=False)
+        yield from linear(f"{words}.transform.norm", "cls.predictions.transform.LayerNorm", in_body=False)
+        yield Entry(
+            (f"{words}.output.weight",),
+            ("cls.predictions.decoder.weight",),
+            in_body=False,
+            tied_to="stack.embed.tokens.weight" if config.tie_word_embeddings else None,
+        )
+        # The output's bias is stored once where embeddings are tied, under two names where they are not.
+        bias, decoder_bias = "cls.predictions.bias", "cls.predictions.decoder.bias"
+        yield Entry(
+            (f"{words}.output.bias",),
+            (bias if config.tie_word_embeddings else decoder_bias,),
+            in_body=False,
+            or_else=(decoder_bias, bias),
+            copies=() if config.tie_word_embeddings else (bias,),
+        )
+    if task in ("sequence-classification", "token-classification", "multiple-choice"):
+        yield from linear("head.output", "classifier", in_body=False)
+    if task == "question-answering":
+        yield from linear("head.output", "qa_outputs", in_body=False)
+
+
+FAMILY = Family(
+    name="bert",
+    title="BERT",
+    config=BertConfig,
+    build=build,
+    init=init,
+    checkpoint_map=checkpoint_map,
+    architectures={
+        "masked-lm": "BertForMaskedLM",
+        "pretraining": "BertForPreTraining",
+        "next-sentence": "BertForNextSentencePrediction",
+        "sequence-classification": "BertForSequenceClassification",
+        "token-classification": "BertForTokenClassification",
+        "question-answering": "BertForQuestionAnswering",
+        "multiple-choice": "BertForMultipleChoice",
+        "causal-lm": "BertLMHeadModel",
+        "features": "BertModel",
+    },
+    default_task="masked-lm",
+    presets={
+        "bert-base-uncased": {},
+        "bert-large-uncased": {
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
+        "bert-base-cased": {"vocab_size": 28996},
+        "bert-large-cased": {
+            "vocab_size": 28996,
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
+        "bert-base-multilingual-cased": {"vocab_size": 119547},
+        "bert-base-chinese": {"vocab_size": 21128},
+    },
+)

@@ -1,0 +1,104 @@
+"""Checkpoints are a reversible map: each family declares once how its tensors correspond to the published names.
+
+An `Entry` ties some of our tensors to some published ones: rename (one to one), merge (published q, k, v into one
+of ours), split (the other way), transposed or not. Loading reads the list one way, saving the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`theirs`, laid end to end along the first axis (after transposing), are `ours` laid end to end.
+
+    in_body     the published name gets the family's prefix ("bert.", "transformer.") under a task head
+    tied_to     our name of the tensor that this one equals when embeddings are tied; then it need not be stored
+    or_else     other published names to read it from, best first; `copies` are also written when saving
+    """
+
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+    transpose: bool = False
+    in_body: bool = True
+    tied_to: str | None = None
+    or_else: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+
+    def to_ours(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
+        tensors = [t.t() if self.transpose else t for t in tensors]
+        if len(tensors) == len(sizes) == 1:
+            return tensors
+        whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        return [whole] if len(sizes) == 1 else list(whole.split(sizes))
+
+    def to_theirs(self, tensors: list[Tensor]) -> list[Tensor]:
+        whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        parts = [whole] if len(self.theirs) == 1 else list(whole.chunk(len(self.theirs)))
+        return [p.t() if self.transpose else p for p in parts]
+
+
+def one(ours: str, theirs: str, *, transpose: bool = False, in_body: bool = True) -> Entry:
+    return Entry((ours,), (theirs,), transpose=transpose, in_body=in_body)
+
+
+def linear(
+    ours: str, theirs: str, *, bias: bool = True, transpose: bool = False, in_body: bool = True
+) -> Iterator[Entry]:
+    """The weight and bias of a linear layer or norm. `transpose` turns weights stored as (in, out)."""
+    yield one(f"{ours}.weight", f"{theirs}.weight", transpose=transpose, in_body=in_body)
+    if bias:
+        yield one(f"{ours}.bias", f"{theirs}.bias", in_body=in_body)
+
+
+@dataclass(frozen=True)
+class CheckpointMap:
+    """All entries of one model, the prefix of its body, and names that old files carry."""
+
+    entries: tuple[Entry, ...]
+    prefix: str
+    # (pattern, replacement): spellings of old files, such as LayerNorm.gamma
+    legacy: tuple[tuple[str, str], ...] = ()
+    # tensors that are no weights (position counters, causal masks) and are skipped
+    skipped: tuple[str, ...] = ()
+
+    def spelt_now(self, name: str) -> str:
+        for pattern, new in self.legacy:
+            name = re.sub(pattern, new, name)
+        return name
+
+    def is_skipped(self, name: str) -> bool:
+        return any(re.fullmatch(pattern, name) for pattern in self.skipped)
+
+    def published_name(self, name: str, entry: Entry, with_prefix: bool) -> str:
+        return self.prefix + name if with_prefix and entry.in_body else name
+
+    def all_names(self) -> set[str]:
+        """Every published name, with and without the prefix."""
+        names = set()
+        for entry in self.entries:
+            for name in (*entry.theirs, *entry.or_else, *entry.copies):
+                names |= {name, self.published_name(name, entry, True)}
+        return names
+
+
+def layers(count: int, each: Iterable[Entry]) -> Iterator[Entry]:
+    """Repeat entries for every layer: `{n}` in a name stands for its number."""
+    each = list(each)
+    for n in range(count):
+        for entry in each:
+            yield Entry(
+                tuple(name.replace("{n}", str(n)) for name in entry.ours),
+                tuple(name.replace("{n}", str(n)) for name in entry.theirs),
+                entry.transpose,
+                entry.in_body,
+                entry.tied_to,
+                entry.or_else,
+                entry.copies,
+            )

@@ -1,0 +1,217 @@
+"""What a configuration is: a dataclass with a field for each option, and the way from and to `config.json`.
+
+Every key of a published config.json is one of: a field (honoured); inert (it cannot change what is computed);
+or fixed (known, and refused unless it has the one value that Clearhead implements). Any other key is refused by
+name, so that no option is ever ignored in silence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from clearhead.errors import ConfigError, did_you_mean
+
+# Keys that say how something was made, stored or sampled. They do not change what the network computes.
+INERT = frozenset(
+    """
+    model_type architectures transformers_version clearhead_version torch_dtype dtype auto_map name_or_path
+    use_cache use_return_dict return_dict output_attentions output_hidden_states output_scores torchscript
+    use_bfloat16 chunk_size_feed_forward gradient_checkpointing attn_implementation tokenizer_class
+    task_specific_params finetuning_task num_labels prefix output_past label_smoothing xla_device
+    tie_last_hidden_states experts_implementation return_dict_in_generate tf_legacy_loss
+    max_length max_new_tokens min_length min_new_tokens do_sample early_stopping num_beams num_beam_groups
+    diversity_penalty temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff repetition_penalty
+    length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences
+    remove_invalid_values forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty
+    suppress_tokens begin_suppress_tokens decoder_start_token_id renormalize_logits
+    """.split()
+)
+
+# Keys every family knows, with the one value that leaves the network as published.
+FIXED: dict[str, tuple[Any, ...]] = {
+    "is_encoder_decoder": (False,),
+    "tie_encoder_decoder": (False,),
+    "cross_attention_hidden_size": (None,),
+    "pruned_heads": ({}, None),
+    "quantization_config": (None,),
+    "per_layer_config": (None, {}),
+    "adapters": (None, {}),
+    "head_dim": (None,),
+    "sliding_window": (None,),
+    "rope_scaling": (None,),
+    "rope_parameters": (None,),
+}
+
+
+@dataclass(kw_only=True)
+class Config:
+    """The fields all families share. A family adds its own and says how its published keys are spelt."""
+
+    family: ClassVar[str]
+    # our field -> the published key, where they differ
+    published: ClassVar[dict[str, str]] = {}
+    # further spellings of a published key that old files carry: spelling -> published key
+    also_spelt: ClassVar[dict[str, str]] = {}
+    inert: ClassVar[frozenset[str]] = frozenset()
+    fixed: ClassVar[dict[str, tuple[Any, ...]]] = {}
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+    sep_token_id: int | None = None
+    tie_word_embeddings: bool = True
+    id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
+    problem_type: str | None = None
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if not _is_a(value, hints[f.name]):
+                raise ConfigError(
+                    f"{self._key(f.name)} is {value!r} ({type(value).__name__}); "
+                    f"the {self.family} configuration needs {_words(hints[f.name])}."
+                )
+        self._at_least(1, "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+        kinds = (None, "regression", "single_label_classification", "multi_label_classification")
+        if self.problem_type not in kinds:
+            raise ConfigError(f"problem_type is {self.problem_type!r}; it can be one of {', '.join(kinds[1:])}.")  # type: ignore[arg-type]
+
+    def _at_least(self, least: float, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{self._key(name)} is {value}; it must be at least {least:g}.")
+
+    def _probabilities(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ConfigError(f"{self._key(name)} is {value}; a dropout rate lies between 0 and 1.")
+
+    def _divides(self, width: int, heads: int) -> None:
+        if width % heads:
+            raise ConfigError(
+                f"{self._key('hidden_size')} is {width}, which {self._key('num_attention_heads')} = {heads} "
+                "does not divide: the heads would not have equal sizes."
+            )
+
+    @classmethod
+    def _key(cls, name: str) -> str:
+        return cls.published.get(name, name)
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.id2label)
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        return {label: n for n, label in self.id2label.items()}
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any], ignore: typing.Iterable[str] = ()) -> Self:
+        """Read a config.json. `ignore` names keys that the caller knows to be harmless."""
+        fields = {f.name for f in dataclasses.fields(cls)}
+        by_key = {cls._key(name): name for name in fields}
+        inert = INERT | cls.inert | set(ignore)
+        fixed = {**FIXED, **cls.fixed}
+        values: dict[str, Any] = {}
+        for key, value in raw.items():
+            key_now = cls.also_spelt.get(key, key)
+            name = by_key.get(key_now) or (key_now if key_now in fields else None)
+            if name is not None:
+                if name in values and values[name] != value:
+                    raise ConfigError(
+                        f"The configuration gives {cls._key(name)} twice, as {values[name]!r} and (by the name {key}) "
+                        f"as {value!r}. Remove one of them."
+                    )
+                values[name] = value
+            elif key in inert or key.startswith("_") or key == "label2id":
+                continue
+            elif key in fixed:
+                if value not in fixed[key]:
+                    raise ConfigError(
+                        f"This {cls.family} configuration sets {key} = {value!r}, which Clearhead does not implement."
+                    )
+            elif value is not None:
+                raise ConfigError(
+                    f"This {cls.family} configuration has an option that Clearhead does not know: {key} = {value!r}."
+                    f"{did_you_mean(key, by_key)} If it does not change what the model computes, "
+                    f'load with ignore_options=["{key}"].'
+                )
+        values.pop("label2id", None)
+        values["id2label"] = _labels(raw)
+        values = {n: v for n, v in values.items() if v is not None or n not in _required(cls)}
+        missing = _required(cls) - set(values)
+        if missing:
+            raise ConfigError(
+                f"The {cls.family} configuration lacks {', '.join(sorted(cls._key(m) for m in missing))}."
+            )
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The published form, with every field written out."""
+        out = {self._key(f.name): getattr(self, f.name) for f in dataclasses.fields(self)}
+        out["id2label"] = {str(n): label for n, label in self.id2label.items()}
+        out["label2id"] = self.label2id
+        return out
+
+
+def _required(cls: type[Config]) -> set[str]:
+    return {
+        f.name
+        for f in dataclasses.fields(cls)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    }
+
+
+def _labels(raw: dict[str, Any]) -> dict[int, str]:
+    labels = raw.get("id2label")
+    if labels is None:
+        count = raw.get("num_labels")
+        count = 2 if count is None else count
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ConfigError(f"num_labels is {count!r}; it must be a whole number of at least 1.")
+        return {n: f"LABEL_{n}" for n in range(count)}
+    try:
+        named = {int(n): str(label) for n, label in labels.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ConfigError('id2label must map label numbers to names, such as {"0": "negative"}.') from None
+    if sorted(named) != list(range(len(named))) or not named:
+        raise ConfigError(f"id2label must number its labels 0, 1, 2 …; it has {sorted(named)}.")
+    return dict(sorted(named.items()))
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        return any(_is_a(value, part) for part in typing.get_args(hint))
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
+    if origin is list:
+        (inner,) = typing.get_args(hint)
+        return isinstance(value, list | tuple) and all(_is_a(v, inner) for v in value)
+    if origin is dict:
+        return isinstance(value, dict)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return value is None if hint is type(None) else isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return "one of " + ", ".join(repr(v) for v in typing.get_args(hint))
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return " or ".join(_words(part) for part in typing.get_args(hint))
+    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "null"}
+    return names.get(hint, str(hint))

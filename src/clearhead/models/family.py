@@ -1,0 +1,63 @@
+"""What a family is to the rest of the house: a name, a config, a way to build it, and its checkpoint map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead.errors import ConfigError, InputError, did_you_mean
+from clearhead.models.checkpoint import CheckpointMap
+from clearhead.models.config import Config
+from clearhead.models.model import Model
+
+
+@dataclass(frozen=True)
+class Family:
+    """
+    name            `model_type` in config.json
+    architectures   task -> the class name that published checkpoints give in `architectures`
+    default_task    what to load when the checkpoint does not say
+    init            draws first weights: (config, the model or a part of it)
+    presets         published sizes by name: the config values that differ from the family's defaults
+    """
+
+    name: str
+    title: str
+    config: type[Config]
+    build: Callable[[Any, str], Model]
+    init: Callable[[Any, nn.Module], None]
+    checkpoint_map: Callable[[Any, str], CheckpointMap]
+    architectures: Mapping[str, str]
+    default_task: str
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def task_of(self, architecture: str) -> str | None:
+        return {name: task for task, name in self.architectures.items()}.get(architecture)
+
+    def check_task(self, task: str) -> str:
+        if task not in self.architectures:
+            raise InputError(
+                f"{self.title} has no head for the task {task!r}.{did_you_mean(task, self.architectures)} "
+                f"It has: {', '.join(self.architectures)}."
+            )
+        return task
+
+    def make(self, config: Config, task: str | None = None, device: str | torch.device = "cpu") -> Model:
+        """A model with freshly drawn weights (on the meta device: shapes only)."""
+        task = self.check_task(task or self.default_task)
+        with torch.device(device):
+            model = self.build(config, task)
+        model.family, model.task = self, task
+        model.tie_weights()
+        if torch.device(device).type != "meta":
+            self.init(config, model)
+        return model.eval()
+
+    def preset(self, name: str) -> Config:
+        if name not in self.presets:
+            raise ConfigError(f"{self.title} has no preset {name!r}.{did_you_mean(name, self.presets)}")
+        return self.config(**self.presets[name])

@@ -1,0 +1,196 @@
+"""GPT-2: a causal stack with the norm first, fused q-k-v, and an output matrix that is the embedding matrix."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import nn
+
+from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
+from clearhead.models.config import Config
+from clearhead.models.family import Family
+from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, TokenHead
+from clearhead.models.model import StackModel
+from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack
+from clearhead.nn.init import init_gpt2
+
+
+@dataclass(kw_only=True)
+class GPT2Config(Config):
+    family: ClassVar[str] = "gpt2"
+    published: ClassVar[dict[str, str]] = {
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "max_position_embeddings": "n_positions",
+        "intermediate_size": "n_inner",
+    }
+    # n_ctx only ever repeated n_positions; the summary_* keys belong to a head that is not loaded.
+    inert: ClassVar[frozenset[str]] = frozenset(
+        "summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout "
+        "summary_last_dropout n_ctx is_decoder predict_special_tokens".split()
+    )
+
+    vocab_size: int = 50257
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    max_position_embeddings: int = 1024
+    intermediate_size: int | None = None  # 4 × hidden_size
+    activation_function: str = "gelu_new"
+    resid_pdrop: float = 0.1
+    embd_pdrop: float = 0.1
+    attn_pdrop: float = 0.1
+    classifier_dropout: float | None = None
+    hidden_dropout: float | None = None  # an older name of classifier_dropout
+    layer_norm_epsilon: float = 1e-5
+    initializer_range: float = 0.02
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    reorder_and_upcast_attn: bool = False
+    add_cross_attention: bool = False
+    bos_token_id: int | None = 50256
+    eos_token_id: int | list[int] | None = 50256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_least(1, "max_position_embeddings", "intermediate_size")
+        self._probabilities("resid_pdrop", "embd_pdrop", "attn_pdrop", "classifier_dropout", "hidden_dropout")
+        self._divides(self.hidden_size, self.num_attention_heads)
+
+
+def attention(config: GPT2Config, layer: int, *, cross: bool = False, **options: Any) -> Attention:
+    head_dim = options.get("head_dim") or config.hidden_size // config.num_attention_heads
+    scale = head_dim**-0.5 if config.scale_attn_weights else 1.0
+    if config.scale_attn_by_inverse_layer_idx:
+        scale /= layer + 1
+    return Attention(
+        config.hidden_size,
+        config.num_attention_heads,
+        cross=cross,
+        fused=True,
+        scale=scale,
+        dropout=config.attn_pdrop,
+        upcast=config.reorder_and_upcast_attn,
+        **options,
+    )
+
+
+def block(config: GPT2Config, layer: int, *, window: int | None = None, **options: Any) -> Block:
+    width, eps = config.hidden_size, config.layer_norm_epsilon
+    cross = config.add_cross_attention
+    return Block(
+        attention(config, layer, **options),
+        FeedForward(width, config.intermediate_size or 4 * width, config.activation_function),
+        attention_norm=LayerNorm(width, eps=eps),
+        feedforward_norm=LayerNorm(width, eps=eps),
+        cross_attention=attention(config, layer, cross=True, **options) if cross else None,
+        cross_attention_norm=LayerNorm(width, eps=eps) if cross else None,
+        placement="pre",
+        dropout=config.resid_pdrop,
+        window=window,
+    )
+
+
+def assemble(config: GPT2Config, task: str, blocks: list[Block]) -> StackModel:
+    """Embedding, the given layers, final norm, and the head for the task."""
+    width = config.hidden_size
+    stack = Stack(
+        Embed(
+            nn.Embedding(config.vocab_size, width),
+            LearnedPositions(config.max_position_embeddings, width),
+            segments="tokens",
+            dropout=config.embd_pdrop,
+        ),
+        blocks,
+        LayerNorm(width, eps=config.layer_norm_epsilon),
+        causal=True,
+    )
+    return StackModel(config, stack, head(config, task))
+
+
+def head(config: GPT2Config, task: str) -> nn.Module:
+    width = config.hidden_size
+    if task == "causal-lm":
+        return LanguageHead(width, config.vocab_size, bias=False, shift=True)
+    if task == "sequence-classification":
+        return SequenceHead(config, pooler=None, dropout=0.0, bias=False)
+    if task == "token-classification":
+        rates = (config.classifier_dropout, config.hidden_dropout, 0.1)
+        return TokenHead(width, config.num_labels, next(rate for rate in rates if rate is not None))
+    if task == "question-answering":
+        return SpanHead(width)
+    return FeaturesHead()
+
+
+def build(config: GPT2Config, task: str) -> StackModel:
+    return assemble(config, task, [block(config, n) for n in range(config.num_hidden_layers)])
+
+
+def init(config: GPT2Config, module: nn.Module) -> None:
+    init_gpt2(module, config.initializer_range, config.num_hidden_layers)
+
+
+def checkpoint_map(config: GPT2Config, task: str) -> CheckpointMap:
+    return CheckpointMap(
+        tuple(_entries(config, task)),
+        prefix="transformer.",
+        skipped=(r"(transformer\.)?h\.\d+\.(attn|crossattention)\.(bias|masked_bias)",),
+    )
+
+
+def _entries(config: GPT2Config, task: str) -> Iterator[Entry]:
+    ours, theirs = "stack.layers.{n}", "h.{n}"
+    layer = [
+        *linear(f"{ours}.attention_norm", f"{theirs}.ln_1"),
+        # published weights are (in, out)
+        *linear(f"{ours}.attention.qkv", f"{theirs}.attn.c_attn", transpose=True),
+        *linear(f"{ours}.attention.output", f"{theirs}.attn.c_proj", transpose=True),
+        *linear(f"{ours}.feedforward_norm", f"{theirs}.ln_2"),
+        *linear(f"{ours}.feedforward.up", f"{theirs}.mlp.c_fc", transpose=True),
+        *linear(f"{ours}.feedforward.down", f"{theirs}.mlp.c_proj", transpose=True),
+    ]
+    if config.add_cross_attention:
+        layer += [
+            *linear(f"{ours}.cross_attention_norm", f"{theirs}.ln_cross_attn"),
+            *linear(f"{ours}.cross_attention.query", f"{theirs}.crossattention.q_attn", transpose=True),
+            *linear(f"{ours}.cross_attention.key_value", f"{theirs}.crossattention.c_attn", transpose=True),
+            *linear(f"{ours}.cross_attention.output", f"{theirs}.crossattention.c_proj", transpose=True),
+        ]
+    yield one("stack.embed.tokens.weight", "wte.weight")
+    yield one("stack.embed.positions.weight", "wpe.weight")
+    yield from layers(config.num_hidden_layers, layer)
+    yield from linear("stack.final_norm", "ln_f")
+    if task == "causal-lm":
+        tied_to = "stack.embed.tokens.weight" if config.tie_word_embeddings else None
+        yield Entry(("head.output.weight",), ("lm_head.weight",), in_body=False, tied_to=tied_to)
+    elif task == "sequence-classification":
+        yield one("head.output.weight", "score.weight", in_body=False)
+    elif task == "token-classification":
+        yield from linear("head.output", "classifier", in_body=False)
+    elif task == "question-answering":
+        yield from linear("head.output", "qa_outputs", in_body=False)
+
+
+FAMILY = Family(
+    name="gpt2",
+    title="GPT-2",
+    config=GPT2Config,
+    build=build,
+    init=init,
+    checkpoint_map=checkpoint_map,
+    architectures={
+        "causal-lm": "GPT2LMHeadModel",
+        "sequence-classification": "GPT2ForSequenceClassification",
+        "token-classification": "GPT2ForTokenClassification",
+        "question-answering": "GPT2ForQuestionAnswering",
+        "features": "GPT2Model",
+    },
+    default_task="causal-lm",
+    presets={
+        "gpt2": {},
+        "gpt2-medium": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
+        "gpt2-large": {"hidden_size": 1280, "num_hidden_layers": 36, "num_attention_heads": 20},
+        "gpt2-xl": {"hidden_size": 1600, "num_hidden_layers": 48, "num_attention_heads": 25},
+    },
+)

@@ -1,0 +1,92 @@
+"""One transformer layer: attention and feed-forward around a residual stream, with the norm before, after or shared."""
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.errors import ConfigError
+from clearhead.nn.attention import Attention
+from clearhead.nn.cache import LayerCache
+from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.masks import BoundMask
+from clearhead.nn.tap import tap
+
+Placement = Literal["pre", "post", "parallel"]
+
+
+class Block(nn.Module):
+    """
+    pre        x + sublayer(norm(x))                          GPT-2, T5
+    post       norm(x + sublayer(x))                          the 2017 Transformer, BERT, GPT
+    parallel   x + attention(norm(x)) + feedforward(norm(x))  GPT-J (one norm), GPT-NeoX (two)
+
+    window     how far this layer sees (None: everything the mask allows)
+    """
+
+    taps = ("input", "output")
+
+    def __init__(
+        self,
+        attention: Attention,
+        feedforward: FeedForward,
+        *,
+        attention_norm: nn.Module,
+        feedforward_norm: nn.Module | None = None,
+        cross_attention: Attention | None = None,
+        cross_attention_norm: nn.Module | None = None,
+        placement: Placement = "pre",
+        dropout: float = 0.0,
+        window: int | None = None,
+    ) -> None:
+        super().__init__()
+        if placement not in ("pre", "post", "parallel"):
+            raise ConfigError(f"The norm is placed 'pre', 'post' or 'parallel', not {placement!r}.")
+        if feedforward_norm is None and placement != "parallel":
+            raise ConfigError(f"A {placement}-norm layer needs a norm for its feed-forward.")
+        if cross_attention is not None and placement == "parallel":
+            raise ConfigError("A parallel layer has no place for cross-attention.")
+        self.attention_norm = attention_norm
+        self.attention = attention
+        self.cross_attention_norm = cross_attention_norm
+        self.cross_attention = cross_attention
+        self.feedforward_norm = feedforward_norm
+        self.feedforward = feedforward
+        self.placement, self.dropout, self.window = placement, dropout, window
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, time, width)
+        mask: BoundMask,
+        *,
+        memory: Tensor | None = None,
+        memory_mask: BoundMask | None = None,
+        cache: LayerCache | None = None,
+        position_ids: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        x = tap(self, "input", x)
+        pre = self.placement != "post"
+
+        normed = self.attention_norm(x) if pre else x
+        attended = self._drop(self.attention(normed, mask, cache=cache, position_ids=position_ids, bias=bias))
+        if self.placement == "parallel":
+            if self.feedforward_norm is not None:
+                normed = self.feedforward_norm(x)
+            return tap(self, "output", x + attended + self._drop(self.feedforward(normed)))
+        x = x + attended if pre else self.attention_norm(x + attended)
+
+        # With neither an encoder's states nor cached ones, a decoder layer runs without looking at an encoder.
+        if self.cross_attention is not None and (memory is not None or (cache is not None and cache.memory)):
+            assert self.cross_attention_norm is not None
+            normed = self.cross_attention_norm(x) if pre else x
+            looked = self._drop(self.cross_attention(normed, memory_mask or BoundMask(), memory, cache=cache))
+            x = x + looked if pre else self.cross_attention_norm(x + looked)
+
+        assert self.feedforward_norm is not None
+        normed = self.feedforward_norm(x) if pre else x
+        bent = self._drop(self.feedforward(normed))
+        return tap(self, "output", x + bent if pre else self.feedforward_norm(x + bent))

@@ -1,0 +1,107 @@
+"""From ids to vectors: token + position + segment, normalised and dropped out as the family does it."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.errors import InputError
+from clearhead.nn.tap import tap
+
+
+class Embed(nn.Module):
+    """token (· scale) + position + segment → norm → dropout. Parts that a family lacks are None.
+
+    segments="tokens" looks segments up in the token table, as GPT and GPT-2 do.
+    """
+
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        positions: nn.Module | None = None,
+        segments: nn.Embedding | Literal["tokens"] | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        scale: float = 1.0,
+        max_positions: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.segments = segments if isinstance(segments, nn.Embedding) else None
+        self.segments_from_tokens = segments == "tokens"
+        self.norm = norm
+        self.dropout, self.scale = dropout, scale
+        # how many positions the model has: its table's length, unless told otherwise (None: no limit)
+        table = getattr(positions, "num_embeddings", None)
+        self.max_positions: int | None = max_positions if max_positions is not None else table
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        parts = {"tokens": True, "positions": self.positions is not None, "segments": self.has_segments}
+        return (*(name for name, there in parts.items() if there), "output")
+
+    @property
+    def has_segments(self) -> bool:
+        return self.segments is not None or self.segments_from_tokens
+
+    def forward(
+        self,
+        input_ids: Tensor | None,  # (batch, time)
+        position_ids: Tensor,  # (batch or 1, time)
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,  # (batch, time, width), instead of input_ids
+    ) -> Tensor:
+        if inputs_embeds is None:
+            assert input_ids is not None
+            check_ids("input_ids", input_ids, self.tokens.num_embeddings)
+            inputs_embeds = self.tokens(input_ids)
+        x = tap(self, "tokens", inputs_embeds * self.scale if self.scale != 1.0 else inputs_embeds)
+        check_positions(position_ids, self.max_positions)
+        if self.segments is not None:
+            if token_type_ids is None:
+                token_type_ids = torch.zeros_like(position_ids)
+            check_ids("token_type_ids", token_type_ids, self.segments.num_embeddings)
+            x = x + tap(self, "segments", self.segments(token_type_ids))
+        elif self.segments_from_tokens and token_type_ids is not None:
+            check_ids("token_type_ids", token_type_ids, self.tokens.num_embeddings)
+            x = x + tap(self, "segments", self.tokens(token_type_ids))
+        elif token_type_ids is not None and _can_look(token_type_ids) and bool(token_type_ids.any()):
+            raise InputError("This model has no segment embeddings: leave token_type_ids out.")
+        if self.positions is not None:
+            x = x + tap(self, "positions", self.positions(position_ids)).to(x.dtype)
+        if self.norm is not None:
+            x = self.norm(x)
+        return tap(self, "output", F.dropout(x, self.dropout, self.training))
+
+
+def check_ids(name: str, ids: Tensor, size: int) -> None:
+    """Ids must be whole numbers inside the table; values are looked at on the CPU only (elsewhere it would stall)."""
+    if ids.is_floating_point() or ids.dtype == torch.bool:
+        raise InputError(f"{name} must hold whole numbers, not {ids.dtype}.")
+    if ids.numel() and _can_look(ids):
+        low, high = (int(v) for v in torch.aminmax(ids))
+        if low < 0 or high >= size:
+            wrong = high if high >= size else low
+            raise InputError(
+                f"{name} holds {wrong}, but this model knows ids 0 to {size - 1}. "
+                "Was the text encoded with this model's own tokenizer?"
+            )
+
+
+def check_positions(position_ids: Tensor, limit: int | None) -> None:
+    if limit is None:
+        return
+    if position_ids.shape[-1] > limit or (_can_look(position_ids) and int(position_ids.max()) >= limit):
+        needed = max(position_ids.shape[-1], int(position_ids.max()) + 1)
+        raise InputError(
+            f"The input reaches position {needed}, but this model has {limit}. "
+            "Shorten the text (truncation=True, max_length=…) or choose a model with more positions."
+        )
+    if _can_look(position_ids) and int(position_ids.min()) < 0:
+        raise InputError(f"position_ids must not be negative; the smallest is {int(position_ids.min())}.")
+
+
+def _can_look(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()

@@ -1,0 +1,38 @@
+"""The feed-forward half of a layer: widen, bend, narrow; or the gated kind with two ways up."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.nn.activations import Activation
+from clearhead.nn.tap import tap
+
+
+class FeedForward(nn.Module):
+    """down(act(up(x))), or gated: down(act(gate(x)) · up(x))."""
+
+    taps = ("hidden", "output")
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        activation: str = "gelu",
+        *,
+        gated: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, hidden, bias=bias) if gated else None
+        self.up = nn.Linear(width, hidden, bias=bias)
+        self.activation = Activation(activation)
+        self.down = nn.Linear(hidden, width, bias=bias)
+        self.dropout = dropout  # on the widened vector, as in torch.nn and T5; BERT and GPT-2 have none here
+
+    def forward(self, x: Tensor) -> Tensor:
+        # (batch, time, width) -> (batch, time, hidden) -> (batch, time, width)
+        hidden = self.activation(self.up(x) if self.gate is None else self.gate(x))
+        if self.gate is not None:
+            hidden = hidden * self.up(x)
+        hidden = tap(self, "hidden", hidden)
+        return tap(self, "output", self.down(F.dropout(hidden, self.dropout, self.training)))

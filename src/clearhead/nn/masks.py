@@ -1,0 +1,152 @@
+"""Who may see whom. A `Mask` says it in parts that compose; `bind` turns it into what one attention call needs.
+
+Nothing dense is built while a causal flag will do. A query that may see no key at all gets zeros, not NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError
+
+
+@dataclass(frozen=True)
+class BoundMask:
+    """A mask for given lengths. At most one of `is_causal` and the dense tensors is in use."""
+
+    is_causal: bool = False
+    visible: Tensor | None = None  # bool, True = may be seen; broadcastable to (batch, heads, query, key)
+    added: Tensor | None = None  # float, added to the scores; same shape rule
+    dead: Tensor | None = None  # bool (…, query, 1): queries that see nothing; they are opened above, zeroed after
+
+    def hide(self, scores: Tensor) -> Tensor:
+        """scores (batch, heads, query, key) with hidden keys at -inf."""
+        if self.is_causal:
+            query, key = scores.shape[-2:]
+            return scores.masked_fill(~_distance_visible(query, key, None, scores.device), -torch.inf)
+        if self.added is not None:
+            scores = scores + self.added.to(scores.dtype)
+        if self.visible is not None:
+            scores = scores.masked_fill(~self.visible, -torch.inf)
+        return scores
+
+    def for_sdpa(self, dtype: torch.dtype, bias: Tensor | None = None) -> Tensor | None:
+        """One tensor for `scaled_dot_product_attention`: bool where it can be, else float in the query's dtype."""
+        if self.is_causal:
+            return None if bias is None else self.hide(bias).to(dtype)
+        parts = [part for part in (bias, self.added) if part is not None]
+        if not parts:
+            return self.visible
+        dense = reduce(torch.add, parts).to(dtype)
+        return dense if self.visible is None else dense.masked_fill(~self.visible, -torch.inf)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A composition: causal order, a local window, and any number of boolean or additive masks.
+
+    window w lets position i see j only where |i - j| < w (so with causal order: itself and w - 1 before it).
+    """
+
+    causal: bool = False
+    window: int | None = None
+    visible: tuple[Tensor, ...] = ()  # bool, True = may be seen
+    added: tuple[Tensor, ...] = ()  # float, added to the scores
+
+    def __and__(self, other: Mask) -> Mask:
+        windows = [w for w in (self.window, other.window) if w is not None]
+        return Mask(
+            self.causal or other.causal,
+            min(windows) if windows else None,
+            self.visible + other.visible,
+            self.added + other.added,
+        )
+
+    def within(self, window: int | None) -> Mask:
+        """The same mask, narrowed to a local window (None: unchanged)."""
+        return self if window is None else self & Mask(window=window)
+
+    def bind(self, query: int, key: int, device: torch.device | str = "cpu") -> BoundMask:
+        """For `query` positions that are the last of `key` positions (with a cache, `key` is larger)."""
+        window = self.window if self.window is not None and self.window < key else None
+        ordered = self.causal and query > 1  # one last query sees everything before it anyway
+        if not self.visible and not self.added:
+            if window is None and not ordered:
+                return BoundMask()
+            if window is None and query == key:
+                return BoundMask(is_causal=True)
+        parts = list(self.visible)
+        if ordered or window is not None:
+            parts.append(_distance_visible(query, key, window, device, causal=self.causal))
+        visible = reduce(torch.logical_and, parts) if parts else None
+        added = reduce(torch.add, self.added) if self.added else None
+
+        seen = visible
+        if added is not None:
+            finite = added > -torch.inf
+            seen = finite if seen is None else seen & finite
+        assert seen is not None
+        dead = ~seen.any(-1, keepdim=True)
+        if visible is not None:
+            visible = visible | dead
+        if added is not None:
+            added = added.masked_fill(dead, 0.0)
+        return BoundMask(visible=visible, added=added, dead=dead)
+
+
+def _distance_visible(
+    query: int, key: int, window: int | None, device: torch.device | str, causal: bool = True
+) -> Tensor:
+    """(query, key) bool, from the distance between positions; the queries are the last of the keys."""
+    i = torch.arange(key - query, key, device=device)[:, None]
+    j = torch.arange(key, device=device)[None, :]
+    near = torch.ones(query, key, dtype=torch.bool, device=device) if window is None else (i - j).abs() < window
+    return near & (j <= i) if causal else near
+
+
+def from_attention_mask(mask: Tensor | None, batch: int, query: int, key: int) -> Mask:
+    """What users pass as `attention_mask`.
+
+    (batch, key) or (batch, query, key): 1 = may be seen, 0 = hidden.
+    (batch, 1 or heads, query, key): bool, True = may be seen; or float, added to the scores.
+    """
+    if mask is None:
+        return Mask()
+    if not isinstance(mask, Tensor):
+        raise InputError(f"attention_mask must be a tensor, not {type(mask).__name__}.")
+    shapes = f"({batch}, {key}), ({batch}, {query}, {key}) or ({batch}, 1 or heads, {query}, {key})"
+    fits = {
+        2: mask.shape == (batch, key),
+        3: mask.shape == (batch, query, key),
+        4: mask.ndim == 4 and mask.shape[0] in (1, batch) and mask.shape[2] in (1, query) and mask.shape[3] == key,
+    }
+    if not fits.get(mask.ndim, False):
+        raise InputError(
+            f"attention_mask has shape {tuple(mask.shape)}; for these inputs it must be {shapes}. "
+            "With a cache it covers the cached positions too."
+        )
+    if mask.ndim == 4:
+        if mask.dtype == torch.bool:
+            return Mask(visible=(mask,))
+        if mask.is_floating_point():
+            return Mask(added=(mask,))
+        raise InputError(f"A 4-D attention_mask must be bool (True = seen) or float (added), not {mask.dtype}.")
+    if mask.dtype != torch.bool:
+        if _checkable(mask) and not bool(((mask == 0) | (mask == 1)).all()):
+            raise InputError(
+                f"A {mask.ndim}-D attention_mask holds 1 (seen) and 0 (hidden) only; this one has other values. "
+                "To add numbers to the scores, pass a 4-D float mask."
+            )
+        mask = mask != 0
+    if not torch.compiler.is_compiling() and bool(mask.all()):
+        return Mask()  # nothing is hidden: keep the fast path
+    return Mask(visible=(mask[:, None, None, :] if mask.ndim == 2 else mask[:, None],))
+
+
+def _checkable(tensor: Tensor) -> bool:
+    """Whether values may be looked at without stalling an accelerator or breaking a compiled graph."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

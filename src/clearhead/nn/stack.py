@@ -1,0 +1,102 @@
+"""A stack: embedding, layers, final norm. An encoder, a decoder, or the whole body of BERT or GPT-2."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.errors import InputError
+from clearhead.nn.block import Block
+from clearhead.nn.cache import Cache
+from clearhead.nn.embedding import Embed
+from clearhead.nn.masks import Mask, from_attention_mask
+from clearhead.nn.positions import RelativeBuckets
+from clearhead.nn.tap import tap
+
+
+class Stack(nn.Module):
+    """Runs ids (or vectors) through the layers.
+
+    causal          each position sees itself and what came before
+    position_bias   a bias shared by all layers, computed once per call (T5)
+    """
+
+    def __init__(
+        self,
+        embed: Embed,
+        layers: Iterable[Block],
+        final_norm: nn.Module | None = None,
+        *,
+        causal: bool,
+        position_bias: RelativeBuckets | None = None,
+    ) -> None:
+        super().__init__()
+        self.embed = embed
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+        self.causal = causal
+        self.position_bias = position_bias
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        return ("final.norm",) if self.final_norm is not None else ()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,  # (batch, time)
+        *,
+        attention_mask: Tensor | None = None,  # over cached and new positions
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,  # (batch, time, width)
+        memory: Tensor | None = None,  # an encoder's output, (batch, source, width)
+        memory_mask: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        batch, time, device = _shape_of(input_ids, inputs_embeds)
+        past = cache.length if cache is not None else 0
+        if position_ids is None:
+            position_ids = torch.arange(past, past + time, device=device)[None]
+        elif position_ids.shape[-1] != time or position_ids.ndim != 2 or position_ids.shape[0] not in (1, batch):
+            raise InputError(
+                f"position_ids must have shape ({batch} or 1, {time}) like the input, not {tuple(position_ids.shape)}."
+            )
+        if token_type_ids is not None and token_type_ids.shape[-1] != time:
+            raise InputError(f"token_type_ids must cover {time} positions, not {token_type_ids.shape[-1]}.")
+        x = self.embed(input_ids, position_ids, token_type_ids, inputs_embeds)
+
+        mask = Mask(causal=self.causal) & from_attention_mask(attention_mask, batch, time, past + time)
+        windows = {layer.window for layer in self.layers}  # type: ignore[union-attr]
+        bound = {window: mask.within(window).bind(time, past + time, device) for window in windows}  # type: ignore[arg-type]
+        source = memory.shape[1] if memory is not None else None
+        bound_memory = None
+        if memory_mask is not None:
+            length = source if source is not None else memory_mask.shape[-1]
+            bound_memory = from_attention_mask(memory_mask, batch, time, length).bind(time, length, device)
+        bias = None if self.position_bias is None else self.position_bias(time, past + time)
+
+        for n, layer in enumerate(self.layers):
+            x = layer(
+                x,
+                bound[layer.window],  # type: ignore[index]
+                memory=memory,
+                memory_mask=bound_memory,
+                cache=cache.layers[n] if cache is not None else None,
+                position_ids=position_ids,
+                bias=bias,
+            )
+        return x if self.final_norm is None else tap(self, "final.norm", self.final_norm(x))
+
+
+def _shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:
+    if (input_ids is None) == (inputs_embeds is None):
+        raise InputError("Give the model either input_ids or inputs_embeds, and not both.")
+    given, name, ndim = (input_ids, "input_ids", 2) if input_ids is not None else (inputs_embeds, "inputs_embeds", 3)
+    if not isinstance(given, Tensor):
+        raise InputError(f"{name} must be a tensor, not {type(given).__name__}; torch.tensor([...]) makes one.")
+    if given.ndim != ndim:
+        form = "(batch, time)" if ndim == 2 else "(batch, time, width)"
+        raise InputError(f"{name} must have the shape {form}, not {tuple(given.shape)}.")
+    if given.shape[1] == 0:
+        raise InputError("The input is empty: there is no token to run. Give at least one.")
+    return given.shape[0], given.shape[1], given.device

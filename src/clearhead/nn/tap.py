@@ -1,0 +1,215 @@
+"""Glass walls. Blocks announce their inner tensors with `tap`; a `trace` keeps them or replaces them.
+
+A module that announces tensors lists their names in `taps`. The full name of a tensor is the path of its module
+in the model plus that name: `layers.3.attention.weights`. A module may give a child another name in `tap_names`
+(`""` leaves the child out of the path), so that names stay the same whatever a family calls its parts.
+
+When nobody is looking, `tap` is one test of an empty list: `torch.compile` folds it away.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.errors import InputError, TraceError, near
+
+_watching: list[Trace] = []
+
+# Wrappers that torch puts around a model; they are no part of anybody's name for a tensor.
+_WRAPPERS = {"_orig_mod": "", "module": ""}
+
+
+def tap(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
+    """Announce `tensor` as `name` of `module`; returns it, or what a trace puts in its place."""
+    if not _watching:
+        return tensor
+    for trace in _watching:
+        tensor = trace._see(module, name, tensor)
+    return tensor
+
+
+def is_watched(module: nn.Module, *names: str) -> bool:
+    """Whether a trace asked for any of these tensors of `module`, so that they must be computed at all."""
+    return bool(_watching) and any(trace._wants(module, name) for trace in _watching for name in names)
+
+
+def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
+    """Every tensor that `model` announces: full name -> (module, the module's own name for it)."""
+    points: dict[str, tuple[nn.Module, str]] = {}
+
+    def walk(module: nn.Module, path: str) -> None:
+        for name in getattr(module, "taps", ()):
+            points.setdefault(path + name, (module, name))
+        renamed = getattr(module, "tap_names", None) or _WRAPPERS
+        for child_name, child in module.named_children():
+            shown = renamed.get(child_name, child_name)
+            walk(child, f"{path}{shown}." if shown else path)
+
+    walk(model, "")
+    return points
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    """`*` stands for anything inside one part of a name, `**` for any number of parts, `a|b` for either."""
+    parts = []
+    for part in pattern.split("."):
+        if part == "**":
+            parts.append(r".+")
+        else:
+            choices = [
+                "".join("[^.]*" if c == "*" else "[^.]" if c == "?" else re.escape(c) for c in choice)
+                for choice in part.split("|")
+            ]
+            parts.append(choices[0] if len(choices) == 1 else f"(?:{'|'.join(choices)})")
+    return re.compile(r"\.".join(parts))
+
+
+def _unknown(name: str, points: Mapping[str, object]) -> TraceError:
+    # Compare with the layer number taken out, so that one near name does not fill the list twelve times over.
+    shapes: dict[str, str] = {}
+    for point in points:
+        shapes.setdefault(re.sub(r"\d+", "*", point), point)
+    close = near(re.sub(r"\d+", "*", name), shapes)
+    layers = {m.group(1) for p in points if (m := re.search(r"layers\.(\d+)\.", p))}
+    wanted = re.search(r"layers\.(\d+)\.", name)
+    if wanted and layers and wanted.group(1) not in layers:
+        return TraceError(f"No tensor is called {name!r}: the layers are numbered 0 to {max(map(int, layers))}.")
+    listing = ", ".join(close) if close else ", ".join(list(shapes)[:12])
+    return TraceError(f"No tensor is called {name!r}. Near names: {listing}. All of them: tap_points(model).")
+
+
+class Trace(Mapping[str, Tensor]):
+    """Watches a model while it runs inside a `with` block; afterwards, a mapping from name to tensor.
+
+    patterns    names to keep; `*` matches inside one part of a name, `**` across parts, `a|b` either
+    replace     {pattern: function or tensor}: what to put in a tensor's place; a function gets the tensor
+    detach      keep values only, without the autograd graph
+    cpu         keep copies in main memory (implies detach)
+    last        keep the last position of the time axis only (implies detach)
+    every       keep the tensors of every call as a list (`seen.calls(name)`), not the last call's alone
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *patterns: str,
+        replace: Mapping[str, Callable[[Tensor], Tensor] | Tensor] | None = None,
+        detach: bool = False,
+        cpu: bool = False,
+        last: bool = False,
+        every: bool = False,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            inner = getattr(model, "model", None)  # what ch.load returns holds its network as .model
+            if not isinstance(inner, nn.Module):
+                raise InputError(f"trace needs a model (a torch module), not {type(model).__name__}.")
+            model = inner
+        self.model = model
+        self._points = tap_points(model)
+        self._kept: dict[tuple[int, str], str] = {}
+        self._replaced: dict[tuple[int, str], Callable[[Tensor], Tensor] | Tensor] = {}
+        for pattern in patterns:
+            for name in self._match(pattern):
+                module, own = self._points[name]
+                self._kept[id(module), own] = name
+        for pattern, new in (replace or {}).items():
+            for name in self._match(pattern):
+                module, own = self._points[name]
+                self._replaced[id(module), own] = new
+        self._detach, self._cpu, self._last, self._every = detach or cpu or last, cpu, last, every
+        self._seen: dict[str, list[Tensor]] = {}
+        self._thread: int | None = None
+        self._eager: Any = nullcontext()
+
+    def _match(self, pattern: str) -> list[str]:
+        matching = [name for name in self._points if _compile_pattern(pattern).fullmatch(name)]
+        if not matching:
+            raise _unknown(pattern, self._points)
+        return matching
+
+    def __enter__(self) -> Trace:
+        if self in _watching:
+            raise TraceError("This trace is already open; make a second one to nest them.")
+        self._thread = threading.get_ident()
+        # Compiled code has no taps left in it: run such models eagerly while somebody looks.
+        if "torch._dynamo" in sys.modules:
+            self._eager = torch.compiler.set_stance("force_eager")
+        self._eager.__enter__()
+        _watching.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _watching.remove(self)
+        self._eager.__exit__(*exc)
+        self._eager = nullcontext()
+
+    def _wants(self, module: nn.Module, name: str) -> bool:
+        key = (id(module), name)
+        return self._thread == threading.get_ident() and (key in self._kept or key in self._replaced)
+
+    def _see(self, module: nn.Module, name: str, tensor: Tensor) -> Tensor:
+        if not self._wants(module, name):
+            return tensor
+        key = (id(module), name)
+        new = self._replaced.get(key)
+        if new is not None:
+            put = new(tensor) if callable(new) else new
+            if not isinstance(put, Tensor) or put.shape != tensor.shape:
+                got = tuple(put.shape) if isinstance(put, Tensor) else type(put).__name__
+                raise InputError(
+                    f"The replacement of {name!r} must be a tensor of shape {tuple(tensor.shape)}, got {got}."
+                )
+            tensor = put.to(tensor)
+        if key in self._kept:
+            kept = tensor
+            if self._detach:
+                kept = kept.detach()
+            if self._last and kept.ndim >= 3:  # every tensor with a time axis has it next to last
+                kept = kept[..., -1:, :].clone()
+            if self._cpu:
+                kept = kept.to("cpu")
+            calls = self._seen.setdefault(self._kept[key], [])
+            if not self._every:
+                calls.clear()
+            calls.append(kept)
+        return tensor
+
+    def calls(self, name: str) -> list[Tensor]:
+        """The tensor of every call inside the block, in order (with `every=True`; else the last call's alone)."""
+        if name in self._seen:
+            return self._seen[name]
+        if name not in self._points:
+            raise _unknown(name, self._points)
+        if name not in self._kept.values():
+            raise TraceError(f"{name!r} exists, but this trace was not asked to keep it.")
+        raise TraceError(f"{name!r} was not computed: run the model inside the `with` block.")
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.calls(name)[-1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {tuple(calls[-1].shape)}" for name, calls in self._seen.items()]
+        return "\n".join([f"Trace of {len(self._seen)} tensors", *lines])
+
+
+trace = Trace
