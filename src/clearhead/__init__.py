@@ -1,1 +1,54 @@
-"""Clearhead: every transformer, small enough to read, fast enough to use, with glass walls."""
+"""Clearhead: every transformer, small enough to read, fast enough to use, with glass walls.
+
+Heavy imports wait until a name is used: `import clearhead` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from clearhead import explain, generate, hub, models, nn, text
+    from clearhead.errors import ClearheadError
+    from clearhead.nn.tap import tap, tap_points, trace
+    from clearhead.pipeline import Pipeline, load
+
+_NAMES = {
+    "ClearheadError": "clearhead.errors",
+    "Pipeline": "clearhead.pipeline",
+    "load": "clearhead.pipeline",
+    "tap": "clearhead.nn.tap",
+    "tap_points": "clearhead.nn.tap",
+    "trace": "clearhead.nn.tap",
+}
+_ROOMS = ("explain", "generate", "hub", "models", "nn", "text")
+
+__all__ = [
+    "ClearheadError",
+    "Pipeline",
+    "explain",
+    "generate",
+    "hub",
+    "load",
+    "models",
+    "nn",
+    "tap",
+    "tap_points",
+    "text",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"clearhead.{name}")
+    raise AttributeError(f"module 'clearhead' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

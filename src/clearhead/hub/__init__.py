@@ -15,7 +15,7 @@ import torch
 from clearhead import models
 from clearhead.errors import CheckpointError, ConfigError, InputError, did_you_mean
 from clearhead.hub.assign import fill, published_tensors
-from clearhead.hub.locate import CONFIG, locate
+from clearhead.hub.locate import CONFIG, TOKENIZER_FILES, locate
 from clearhead.hub.weights import open_weights, write_weights
 from clearhead.models import Config, Family, Model
 
@@ -159,4 +159,4 @@ def _put_in_place(work: Path, target: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-__all__ = ["as_dtype", "load_model", "locate", "read_config", "save_model"]
+__all__ = ["SOURCE_TOKENIZER", "TOKENIZER_FILES", "as_dtype", "load_model", "locate", "read_config", "save_model"]

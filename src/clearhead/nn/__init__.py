@@ -21,6 +21,14 @@ from clearhead.nn.positions import (
 )
 from clearhead.nn.stack import Stack
 from clearhead.nn.tap import Trace, tap, tap_points, trace
+from clearhead.nn.torch_dropin import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "ACTIVATIONS",
@@ -35,6 +43,7 @@ __all__ = [
     "LayerNorm",
     "LearnedPositions",
     "Mask",
+    "MultiheadAttention",
     "RMSNorm",
     "RelativeBuckets",
     "RelativeKeys",
@@ -42,6 +51,11 @@ __all__ = [
     "SinusoidalPositions",
     "Stack",
     "Trace",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "attend",
     "sinusoidal",
     "tap",

@@ -1,0 +1,204 @@
+"""What `ch.load` returns: a model with its tokenizer, taking and giving text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from clearhead import hub, zoo
+from clearhead.errors import InputError, TokenizerError
+from clearhead.generate import generate, stream
+from clearhead.models import Model
+from clearhead.models.model import EncoderDecoderModel
+from clearhead.text import TextStream, Tokenizer, load_tokenizer
+
+
+def load(
+    where: str | os.PathLike[str],
+    task: str | None = None,
+    dtype: torch.dtype | str | None = None,
+    device: torch.device | str | None = None,
+    revision: str | None = None,
+    ignore_options: Iterable[str] = (),
+) -> Pipeline:
+    """Load a model and its tokenizer.
+
+    where            a folder, a shipped name ("random-gpt2"), or a hub id ("openai-community/gpt2")
+    task             which head; by default the checkpoint's own
+    dtype            "float32", "bfloat16" …; by default as stored
+    device           where to put it; by default the CPU
+    revision         a branch, tag or commit of a hub repository
+    ignore_options   configuration keys that Clearhead does not know and you know to be harmless
+    """
+    name = os.fspath(where)
+    if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
+        model, tokenizer = zoo.SHIPPED[name].make(task)
+        return Pipeline(model.to(device=device, dtype=hub.as_dtype(dtype)), tokenizer, name=name)
+    folder = hub.locate(where, revision, tuple(zoo.SHIPPED))
+    model = hub.load_model(folder, task, dtype, device, ignore_options)
+    own, source = (_tokenizer_in(f) for f in (folder, folder / hub.SOURCE_TOKENIZER))
+    return Pipeline(model, own, source, name=name)
+
+
+def _tokenizer_in(folder: os.PathLike[str]) -> Tokenizer | None:
+    """The folder's tokenizer; None where there is none (a broken one is an error)."""
+    return load_tokenizer(folder) if any(os.path.exists(os.path.join(folder, f)) for f in hub.TOKENIZER_FILES) else None  # noqa: PTH110, PTH118
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One candidate for a masked word."""
+
+    token: str
+    token_id: int
+    probability: float
+    text: str  # the whole text with the candidate in place
+
+
+class Pipeline:
+    """`model` is the network, `tokenizer` its tokenizer (for two languages: the target's; see `source_tokenizer`)."""
+
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer | None, source_tokenizer: Tokenizer | None = None, name: str = ""
+    ) -> None:
+        self.model = model
+        self._tokenizer = tokenizer
+        self._source_tokenizer = source_tokenizer
+        self.name = name
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise TokenizerError(
+                f"{self.name or 'This model'} came without tokenizer files, so it takes token ids only: "
+                "use .model(input_ids=…), or copy tokenizer.json into its folder."
+            )
+        return self._tokenizer
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        return self._source_tokenizer or self.tokenizer
+
+    @overload
+    def generate(self, text: str | None = None, **options: Any) -> str: ...
+    @overload
+    def generate(self, text: list[str], **options: Any) -> list[str]: ...
+    def generate(self, text: str | list[str] | None = None, **options: Any) -> str | list[str]:
+        """Continue a text (or answer it, for an encoder–decoder). Without a text, write from nothing.
+
+        A list of texts gives a list; num_return_sequences above 1 too. Options: clearhead.generate.Options.
+        """
+        prompts, ids, mask = self._prompts(text)
+        out = generate(self.model, ids, mask, **options)
+        copies = len(out) // max(len(prompts), 1)
+        texts = []
+        for n, row in enumerate(out.tolist()):
+            prompt = prompts[n // copies]
+            if isinstance(self.model, EncoderDecoderModel):
+                texts.append(self.tokenizer.decode(row, skip_special_tokens=True))
+            else:
+                texts.append(prompt + self._decode_after(row, ids.shape[1], mask[n // copies]))
+        return texts[0] if len(texts) == 1 and not isinstance(text, list) else texts
+
+    def stream(self, text: str | None = None, **options: Any) -> Iterator[str]:
+        """The new text, piece by piece, as it is written."""
+        if isinstance(text, list):
+            raise InputError("A stream writes one text. For several, use generate.")
+        _, ids, mask = self._prompts(text)
+        pieces = TextStream(self.tokenizer, skip_special_tokens=True)
+        if not isinstance(self.model, EncoderDecoderModel):
+            for token in ids[0].tolist():  # so that a first piece gets its space right
+                pieces.push(token)
+            pieces.settle()
+        for token in stream(self.model, ids, mask, **options):
+            piece = pieces.push(int(token[0]))
+            if piece:
+                yield piece
+        rest = pieces.flush()
+        if rest:
+            yield rest
+
+    def fill(self, text: str, top_k: int = 5) -> list[list[Guess]]:
+        """The likeliest words for each mask in the text, best first."""
+        if self.model.language_head is None or self.model.language_head.shift:
+            raise InputError(
+                f"{self.name or 'This model'} is loaded for {self.model.task}; only a masked language model fills gaps. "
+                'Load one with task="masked-lm".'
+            )
+        mask_token, mask_id = self.tokenizer.mask_token, self.tokenizer.mask_token_id
+        if mask_token is None:
+            raise TokenizerError("The tokenizer has no mask token.")
+        if mask_token not in _checked(text):
+            raise InputError(f'There is no gap in the text. Write {mask_token} where a word is hidden.')
+        if top_k < 1:
+            raise InputError(f"top_k is {top_k}; ask for at least one guess.")
+        encoded = self.tokenizer(text, return_tensors="pt").to(self.model.device)
+        ids = encoded["input_ids"][0]
+        with torch.no_grad():
+            logits = self.model(**encoded).logits[0].float()
+        filled = []
+        for position in (ids == mask_id).nonzero()[:, 0].tolist():
+            best = logits[position].softmax(-1).topk(min(top_k, logits.shape[-1]))
+            guesses = []
+            for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                whole = ids.clone()
+                whole[position] = token
+                shown = self.tokenizer.decode(whole, skip_special_tokens=True)
+                guesses.append(Guess(self.tokenizer.convert_ids_to_tokens(token), token, probability, shown))
+            filled.append(guesses)
+        return filled
+
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors and the tokenizer's files: whole, or not at all."""
+        hub.save_model(self.model, folder, self._tokenizer, self._source_tokenizer, overwrite=overwrite)
+
+    def _prompts(self, text: str | list[str] | None) -> tuple[list[str], Tensor, Tensor]:
+        """The texts, and their ids padded on the left."""
+        if text is None:
+            if isinstance(self.model, EncoderDecoderModel):
+                raise InputError("There is no text to read.")
+            start = self.model.config.bos_token_id
+            if start is None:
+                raise InputError("This model has no token to begin with, so it needs a prompt.")
+            rows, prompts = [[start]], [""]
+        else:
+            prompts = [text] if isinstance(text, str) else list(text)
+            if not prompts:
+                raise InputError("The list of texts is empty.")
+            rows = [self._prompt_ids(_checked(prompt)) for prompt in prompts]
+        longest = max(map(len, rows))
+        pad = self.model.config.pad_token_id or 0
+        ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])
+        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+        return prompts, ids.to(self.model.device), mask.to(self.model.device)
+
+    def _prompt_ids(self, text: str) -> list[int]:
+        if isinstance(self.model, EncoderDecoderModel):
+            return self.source_tokenizer.encode(text)
+        ids = self.tokenizer.encode(text)
+        closing = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id} - {None}
+        return ids[:-1] if len(ids) > 1 and ids[-1] in closing else ids  # a closed text would not be continued
+
+    def _decode_after(self, row: list[int], start: int, mask: Tensor) -> str:
+        """The text of what comes after position `start`, with its leading space if it has one."""
+        real = [token for token, seen in zip(row[:start], mask.tolist(), strict=True) if seen]
+        before = self.tokenizer.decode(real, skip_special_tokens=True)
+        whole = self.tokenizer.decode(real + row[start:], skip_special_tokens=True)
+        return whole[len(before) :] if whole.startswith(before) else whole
+
+    def __repr__(self) -> str:
+        size = f"{self.model.num_parameters():,} parameters"
+        return f"<{self.name or 'model'}: {self.model.family.title} for {self.model.task}, {size}, {self.model.dtype}>"
+
+
+def _checked(text: Any) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"The text must be a string, not {type(text).__name__}.")
+    if not text.strip():
+        raise InputError("The text is empty. Give at least one word (or leave it out to write from nothing).")
+    return text

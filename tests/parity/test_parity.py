@@ -1,0 +1,382 @@
+"""Every check of fidelity, over every family, task and several random configurations."""
+
+from __future__ import annotations
+
+import functools
+import random
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from clearhead import hub
+from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.nn import trace
+
+from .families import FAMILIES
+
+SEEDS = (0, 1, 2, 3)
+CASES = [(name, task, seed) for name, ref in FAMILIES.items() for task in ref.classes for seed in SEEDS]
+GENERATING = [case for case in CASES if case[1] in FAMILIES[case[0]].generates]
+CACHING = [case for case in CASES if case[1] in ("causal-lm", "seq2seq-lm")]
+WITH_TRANSFORMERS = [case for case in CASES if case[0] != "transformer"]
+
+every_case = pytest.mark.parametrize(("name", "task", "seed"), CASES)
+
+
+@functools.lru_cache(maxsize=64)
+def case(name: str, task: str, seed: int) -> SimpleNamespace:
+    """The reference model, the same checkpoint opened here, and its config as the reference keeps it."""
+    rng = random.Random(f"{name} {task} {seed}")
+    torch.manual_seed(seed)
+    ref = FAMILIES[name]
+    config = ref.config(rng, task)
+    theirs = ref.build(config, task)
+    folder = Path(tempfile.mkdtemp()) / "model"
+    ref.save(theirs, folder)
+    ours = hub.load_model(folder)
+    assert ours.task == task
+    return SimpleNamespace(ref=ref, config=config, theirs=theirs, ours=ours, folder=folder, rng=rng, task=task)
+
+
+def tokens(model, batch: int, time: int, source: bool = False) -> Tensor:
+    size = model.config.vocab_size
+    if source and isinstance(model, EncoderDecoderModel):
+        size = model.encoder.embed.tokens.num_embeddings
+    return torch.randint(3, size, (batch, time))
+
+
+def inputs(c: SimpleNamespace, batch: int = 3, time: int = 9, pad: str | None = "right") -> dict[str, Tensor]:
+    """A padded batch with everything the model can take."""
+    shape = (batch, 4) if c.task == "multiple-choice" else (batch,)
+    ids = tokens(c.ours, int(torch.tensor(shape).prod()), time, source=True)
+    mask = torch.ones_like(ids)
+    for row in range(1, len(ids)):
+        hidden = row % 3 + 1
+        if pad == "right":
+            mask[row, -hidden:] = 0
+        elif pad == "left":
+            mask[row, :hidden] = 0
+    ids = ids.masked_fill(mask == 0, 0)
+    out = {"input_ids": ids, "attention_mask": mask}
+    if isinstance(c.ours, StackModel) and c.ours.stack.embed.segments is not None:
+        out["token_type_ids"] = torch.randint(0, c.ours.stack.embed.segments.num_embeddings, ids.shape)
+    if isinstance(c.ours, EncoderDecoderModel):
+        out["decoder_input_ids"] = tokens(c.ours, batch, 6)
+    elif c.ours.stack.layers[0].cross_attention is not None:
+        out["encoder_hidden_states"] = torch.randn(batch, 5, c.ours.config.hidden_size)
+        out["encoder_attention_mask"] = torch.tensor([[1, 1, 1, 1, 1]] + [[1, 1, 1, 0, 0]] * (batch - 1))
+    if c.task == "multiple-choice":
+        out = {key: value.unflatten(0, shape) for key, value in out.items()}
+    return out
+
+
+def labels(c: SimpleNamespace, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    ids, batch = given["input_ids"], len(given["input_ids"])
+    count = c.ours.config.num_labels
+    if c.task in ("causal-lm", "masked-lm", "pretraining"):
+        wanted = ids.masked_fill(given["attention_mask"] == 0, -100)
+        if c.task == "pretraining":
+            return {"labels": wanted, "next_sentence_label": torch.randint(0, 2, (batch,))}
+        return {"labels": wanted}
+    if c.task == "seq2seq-lm":
+        return {"labels": tokens(c.ours, *given["decoder_input_ids"].shape)}
+    if c.task == "token-classification":
+        return {"labels": torch.randint(0, count, ids.shape).masked_fill(given["attention_mask"] == 0, -100)}
+    if c.task == "sequence-classification":
+        return {"labels": torch.randn(batch) if count == 1 else torch.randint(0, count, (batch,))}
+    if c.task == "next-sentence":
+        return {"labels": torch.randint(0, 2, (batch,))}
+    if c.task == "multiple-choice":
+        return {"labels": torch.randint(0, ids.shape[1], (batch,))}
+    if c.task == "question-answering":
+        return {"start_positions": torch.tensor([0, 3, 50][:batch]), "end_positions": torch.tensor([2, 4, 60][:batch])}
+    return {}
+
+
+def close(a: Tensor, b: Tensor, real: Tensor | None = None, tolerance: float = 1e-5) -> None:
+    """Equal to `tolerance` of the largest value; `real` (batch, time) leaves padded positions out."""
+    if real is not None:
+        a, b = a[real], b[real]
+    assert a.shape == b.shape
+    scale = max(1.0, b.abs().max().item())
+    torch.testing.assert_close(a.float(), b.float(), rtol=tolerance, atol=tolerance * scale)
+
+
+RESULTS = {"logits", "start_logits", "end_logits", "last_hidden_state", "pooler_output"}
+
+
+def compare_outputs(c: SimpleNamespace, given: dict[str, Tensor], tolerance: float = 1e-5) -> None:
+    with torch.no_grad():
+        theirs, ours = c.theirs(**given), c.ours(**given)
+    real = given["attention_mask"].bool()
+    found = 0
+    for key in RESULTS & set(theirs.keys()):
+        if theirs[key] is None:
+            continue
+        per_token = theirs[key].shape[:2] == real.shape and key != "pooler_output" and c.task != "multiple-choice"
+        close(ours[key], theirs[key], real if per_token and c.task != "seq2seq-lm" else None, tolerance)
+        found += 1
+    if c.task == "pretraining":
+        close(ours.logits, theirs.prediction_logits, real, tolerance)
+        close(ours.seq_relationship_logits, theirs.seq_relationship_logits, None, tolerance)
+        found += 1
+    assert found
+
+
+@every_case
+@pytest.mark.parametrize("pad", [None, "right"])
+def test_outputs(name, task, seed, pad):
+    c = case(name, task, seed)
+    compare_outputs(c, inputs(c, pad=pad))
+
+
+@pytest.mark.parametrize(("name", "task", "seed"), WITH_TRANSFORMERS)
+def test_left_padding(name, task, seed):
+    """With positions given, as both libraries need for left padding."""
+    c = case(name, task, seed)
+    given = inputs(c, pad="left")
+    given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+    if task in ("features", "sequence-classification", "next-sentence", "multiple-choice") and name == "bert":
+        given.pop("position_ids")  # these look at the first position, which must be a real token
+        given["attention_mask"][..., 0] = 1
+    compare_outputs(c, given)
+
+
+@pytest.mark.parametrize(("name", "task", "seed"), WITH_TRANSFORMERS)
+def test_hidden_states_and_attention_weights(name, task, seed):
+    c = case(name, task, seed)
+    given = inputs(c, pad="right")
+    with torch.no_grad():
+        theirs = c.theirs(**given, output_hidden_states=True, output_attentions=True)
+        ours = c.ours(**given, output_hidden_states=True, output_attentions=True)
+        flat = {k: v.flatten(0, 1) if c.task == "multiple-choice" else v for k, v in given.items()}
+    real = flat["attention_mask"].bool()
+    assert len(ours.hidden_states) == len(theirs.hidden_states) == len(c.ours.stack.layers) + 1
+    for a, b in zip(ours.hidden_states, theirs.hidden_states, strict=True):
+        close(a, b, real)
+    assert len(ours.attentions) == len(theirs.attentions) == len(c.ours.stack.layers)
+    for a, b in zip(ours.attentions, theirs.attentions, strict=True):
+        close(a.transpose(1, 2), b.transpose(1, 2), real)
+        torch.testing.assert_close(a.sum(-1)[real[:, None].expand(a.shape[:3])], torch.ones(int(real.sum()) * a.shape[1]))
+    if "encoder_hidden_states" in given:
+        for a, b in zip(ours.cross_attentions, theirs.cross_attentions, strict=True):
+            close(a.transpose(1, 2), b.transpose(1, 2), real)
+
+
+@every_case
+def test_loss_and_gradients(name, task, seed):
+    c = case(name, task, seed)
+    given = inputs(c, pad="right")
+    wanted = labels(c, given)
+    if not wanted:
+        pytest.skip("features have no loss")
+    c.theirs.zero_grad()
+    c.ours.zero_grad()
+    theirs, ours = c.theirs(**given, **wanted), c.ours(**given, **wanted)
+    close(ours.loss, theirs.loss)
+    theirs.loss.backward()
+    ours.loss.backward()
+    compare_gradients(c)
+
+
+def compare_gradients(c: SimpleNamespace) -> None:
+    """Our gradients, taken through the checkpoint map, are the reference's."""
+    if c.ref.name == "transformer":
+        theirs = c.ref.names(_grads_as_weights(c.theirs))
+    else:
+        theirs = {n: p.grad for n, p in c.theirs.named_parameters() if p.grad is not None}
+    map_ = c.ours.family.checkpoint_map(c.ours.config, c.task)
+    compared = 0
+    for entry in map_.entries:
+        params = [c.ours.get_parameter(n) for n in entry.ours]
+        if any(p.grad is None for p in params):
+            continue
+        if entry.tied_to and params[0] is c.ours.get_parameter(entry.tied_to):
+            continue
+        for published, grad in zip(entry.theirs, entry.to_theirs([p.grad for p in params]), strict=True):
+            name = map_.published_name(published, entry, with_prefix=c.task != "features")
+            if name in theirs:
+                close(grad, theirs[name], tolerance=2e-5)
+                compared += 1
+    assert compared >= len(theirs) * 0.9, (compared, len(theirs))
+
+
+def _grads_as_weights(model):
+    import copy
+
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for p, q in zip(twin.parameters(), model.parameters(), strict=True):
+            p.copy_(torch.zeros_like(p) if q.grad is None else q.grad)
+    return twin
+
+
+@every_case
+def test_padded_batch_equals_one_by_one(name, task, seed):
+    c = case(name, task, seed)
+    given = inputs(c, pad="right")
+    if task == "multiple-choice":
+        pytest.skip("its rows are compared with each other")
+    with torch.no_grad():
+        together = c.ours(**given)
+        for row in range(len(given["input_ids"])):
+            length = int(given["attention_mask"][row].sum())
+            alone = {
+                k: v[row : row + 1, :length] if k in ("input_ids", "attention_mask", "token_type_ids") else v[row : row + 1]
+                for k, v in given.items()
+            }
+            single = c.ours(**alone)
+            for key in RESULTS & set(single.keys()):
+                whole = together[key][row : row + 1]
+                per_source = key != "pooler_output" and whole.ndim > 1 and whole.shape[1] == given["input_ids"].shape[1]
+                close(single[key], whole[:, :length] if per_source and task != "seq2seq-lm" else whole)
+
+
+@every_case
+def test_explicit_path_equals_fast_path(name, task, seed):
+    c = case(name, task, seed)
+    given = inputs(c, pad="right")
+    names = "**.attention.weights" if name == "transformer" else "layers.*.attention.weights"
+    with torch.no_grad():
+        fast = c.ours(**given)
+        with trace(c.ours, names) as seen:
+            explicit = c.ours(**given)
+    assert seen
+    real = given["attention_mask"].bool()
+    for key in RESULTS & set(fast.keys()):
+        per_token = fast[key].shape[:2] == real.shape and task not in ("multiple-choice", "seq2seq-lm")
+        close(explicit[key], fast[key], real if per_token and key != "pooler_output" else None)
+
+
+@pytest.mark.parametrize(("name", "task", "seed"), CACHING)
+def test_cached_equals_uncached(name, task, seed):
+    c = case(name, task, seed)
+    given = inputs(c, pad=None)
+    key = "decoder_input_ids" if task == "seq2seq-lm" else "input_ids"
+    ids = given.pop(key)
+    if key == "input_ids":
+        given.pop("attention_mask")
+    types = given.pop("token_type_ids", None)
+    with torch.no_grad():
+        whole = c.ours(**{key: ids}, **given, **({} if types is None else {"token_type_ids": types})).logits
+        cut = ids.shape[1] // 2
+        pieces, cache, at = [], None, 0
+        for size in (cut, 1, 1, ids.shape[1] - cut - 2):
+            extra = {} if types is None else {"token_type_ids": types[:, at : at + size]}
+            out = c.ours(
+                **{key: ids[:, at : at + size]}, **given, **extra, past_key_values=cache, use_cache=True
+            )
+            pieces.append(out.logits)
+            cache, at = out.past_key_values, at + size
+    close(torch.cat(pieces, 1), whole)
+
+
+@every_case
+def test_bf16_is_sane(name, task, seed):
+    c = case(name, task, seed)
+    given = inputs(c, pad="right")
+    half = hub.load_model(c.folder, dtype="bfloat16")
+    assert half.dtype == torch.bfloat16
+    as_half = {k: v.bfloat16() if v.is_floating_point() else v for k, v in given.items()}
+    with torch.no_grad():
+        full, rough = c.ours(**given), half(**as_half)
+    for key in RESULTS & set(full.keys()):
+        assert rough[key].isfinite().all()
+        drift = (rough[key].float() - full[key]).norm() / full[key].norm()
+        assert drift < 0.15, (key, drift)
+
+
+@every_case
+def test_saved_here_opens_there_and_here(name, task, seed, tmp_path):
+    c = case(name, task, seed)
+    given = inputs(c, pad="right")
+    hub.save_model(c.ours, tmp_path / "saved")
+    there = c.ref.open(tmp_path / "saved", task)
+    again = hub.load_model(tmp_path / "saved")
+    assert again.task == task
+    with torch.no_grad():
+        theirs, reopened = c.theirs(**given), there(**given)
+        ours, ours_again = c.ours(**given), again(**given)
+    for key in (RESULTS | {"prediction_logits", "seq_relationship_logits"}) & set(theirs.keys()):
+        if theirs[key] is not None:
+            assert torch.equal(theirs[key], reopened[key])
+    for key in RESULTS & set(ours.keys()):
+        close(ours_again[key], ours[key], tolerance=1e-6)
+    for (n, a), (m, b) in zip(c.ours.named_parameters(), again.named_parameters(), strict=True):
+        assert n == m
+        assert torch.equal(a, b)
+    assert again.config == c.ours.config
+
+
+PROMPT = ("input_ids", "attention_mask")
+
+
+def until_end(row: list[int], start: int) -> list[int]:
+    """The new tokens up to the end token, which is where padding conventions begin to differ."""
+    new = row[start:]
+    return new[: new.index(2) + 1] if 2 in new else new
+
+
+@pytest.mark.parametrize(("name", "task", "seed"), GENERATING)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2},
+        {"min_new_tokens": 6},
+        {"num_beams": 3},
+        {"num_beams": 4, "num_return_sequences": 3, "length_penalty": 0.6},
+        {"num_beams": 3, "early_stopping": True, "length_penalty": 2.0},
+        {"num_beams": 2, "early_stopping": "never", "no_repeat_ngram_size": 2},
+    ],
+    ids=str,
+)
+def test_generated_tokens(name, task, seed, options):
+    c = case(name, task, seed)
+    given = {key: value for key, value in inputs(c, time=6, pad="left").items() if key in PROMPT}
+    theirs = c.theirs.generate(**given, max_new_tokens=8, do_sample=False, **options)
+    ours = c.ours.generate(**given, max_new_tokens=8, **options)
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours.tolist(), theirs.tolist(), strict=True):
+        assert until_end(a, 6) == until_end(b, 6)
+
+
+@pytest.mark.parametrize(("name", "task", "seed"), GENERATING)
+def test_right_padded_prompts_continue_like_single_ones(name, task, seed):
+    c = case(name, task, seed)
+    given = inputs(c, time=7, pad="right")
+    together = c.ours.generate(given["input_ids"], attention_mask=given["attention_mask"], max_new_tokens=6)
+    for row, mask in enumerate(given["attention_mask"]):
+        length = int(mask.sum())
+        alone = c.ours.generate(given["input_ids"][row : row + 1, :length], max_new_tokens=6)
+        assert until_end(together[row].tolist(), 7) == until_end(alone[0].tolist(), length)
+
+
+@pytest.mark.parametrize(("name", "task", "seed"), [c for c in CASES if c[1] == "seq2seq-lm"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_encoder_decoder_generation(name, task, seed, beams):
+    """Greedy equals an argmax loop without a cache; every beam is at least as likely as the greedy answer."""
+    c = case(name, task, seed)
+    given = inputs(c, pad="right")
+    source = {"input_ids": given["input_ids"], "attention_mask": given["attention_mask"]}
+    written = torch.ones(len(given["input_ids"]), 1, dtype=torch.long)
+    ours = c.ours.generate(**source, max_new_tokens=7, num_beams=beams, eos_token_id=[])
+    if beams == 1:
+        with torch.no_grad():
+            for _ in range(7):
+                step = c.theirs(**source, decoder_input_ids=written).logits[:, -1].argmax(-1)
+                written = torch.cat([written, step[:, None]], 1)
+        assert torch.equal(ours, written)
+    else:
+        greedy = c.ours.generate(**source, max_new_tokens=7, eos_token_id=[])
+
+        def log_likelihood(ids: Tensor) -> Tensor:
+            with torch.no_grad():
+                logits = c.theirs(**source, decoder_input_ids=ids[:, :-1]).logits.log_softmax(-1)
+            return logits.gather(-1, ids[:, 1:, None]).sum((1, 2))
+
+        assert (log_likelihood(ours) >= log_likelihood(greedy) - 1e-4).all()
