@@ -64,7 +64,11 @@ class Pipeline:
     """`model` is the network, `tokenizer` its tokenizer (for two languages: the target's; see `source_tokenizer`)."""
 
     def __init__(
-        self, model: Model, tokenizer: Tokenizer | None, source_tokenizer: Tokenizer | None = None, name: str = ""
+        self,
+        model: Model,
+        tokenizer: Tokenizer | None,
+        source_tokenizer: Tokenizer | None = None,
+        name: str = "",
     ) -> None:
         self.model = model
         self._tokenizer = tokenizer
@@ -134,7 +138,7 @@ class Pipeline:
         if mask_token is None:
             raise TokenizerError("The tokenizer has no mask token.")
         if mask_token not in _checked(text):
-            raise InputError(f'There is no gap in the text. Write {mask_token} where a word is hidden.')
+            raise InputError(f"There is no gap in the text. Write {mask_token} where a word is hidden.")
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; ask for at least one guess.")
         encoded = self.tokenizer(text, return_tensors="pt").to(self.model.device)

@@ -62,7 +62,9 @@ def allowed_by_loop(
     return out
 
 
-def attention_by_loop(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, added: Tensor, scale: float) -> Tensor:
+def attention_by_loop(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, added: Tensor, scale: float
+) -> Tensor:
     """Softmax over the keys each query may see, in fp64; zeros where there is none."""
     q, k, v, added = query.double(), key.double(), value.double(), added.double()
     rows = []

@@ -111,7 +111,7 @@ def test_buckets_are_those_of_t5(buckets, max_distance, bidirectional):
     ours = RelativeBuckets(buckets, 2, max_distance, bidirectional).bucket(distance)
     theirs = T5Attention._relative_position_bucket(distance, bidirectional, buckets, max_distance)
     assert torch.equal(ours, theirs)
-    assert 0 <= ours.min() and ours.max() < buckets
+    assert ours.min() >= 0 and ours.max() < buckets
 
 
 @pytest.mark.parametrize("decoder", [True, False])

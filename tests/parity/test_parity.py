@@ -93,7 +93,10 @@ def labels(c: SimpleNamespace, given: dict[str, Tensor]) -> dict[str, Tensor]:
     if c.task == "multiple-choice":
         return {"labels": torch.randint(0, ids.shape[1], (batch,))}
     if c.task == "question-answering":
-        return {"start_positions": torch.tensor([0, 3, 50][:batch]), "end_positions": torch.tensor([2, 4, 60][:batch])}
+        return {
+            "start_positions": torch.tensor([0, 3, 50][:batch]),
+            "end_positions": torch.tensor([2, 4, 60][:batch]),
+        }
     return {}
 
 
@@ -161,7 +164,9 @@ def test_hidden_states_and_attention_weights(name, task, seed):
     assert len(ours.attentions) == len(theirs.attentions) == len(c.ours.stack.layers)
     for a, b in zip(ours.attentions, theirs.attentions, strict=True):
         close(a.transpose(1, 2), b.transpose(1, 2), real)
-        torch.testing.assert_close(a.sum(-1)[real[:, None].expand(a.shape[:3])], torch.ones(int(real.sum()) * a.shape[1]))
+        torch.testing.assert_close(
+            a.sum(-1)[real[:, None].expand(a.shape[:3])], torch.ones(int(real.sum()) * a.shape[1])
+        )
     if "encoder_hidden_states" in given:
         for a, b in zip(ours.cross_attentions, theirs.cross_attentions, strict=True):
             close(a.transpose(1, 2), b.transpose(1, 2), real)
@@ -226,7 +231,9 @@ def test_padded_batch_equals_one_by_one(name, task, seed):
         for row in range(len(given["input_ids"])):
             length = int(given["attention_mask"][row].sum())
             alone = {
-                k: v[row : row + 1, :length] if k in ("input_ids", "attention_mask", "token_type_ids") else v[row : row + 1]
+                k: v[row : row + 1, :length]
+                if k in ("input_ids", "attention_mask", "token_type_ids")
+                else v[row : row + 1]
                 for k, v in given.items()
             }
             single = c.ours(**alone)
@@ -267,9 +274,7 @@ def test_cached_equals_uncached(name, task, seed):
         pieces, cache, at = [], None, 0
         for size in (cut, 1, 1, ids.shape[1] - cut - 2):
             extra = {} if types is None else {"token_type_ids": types[:, at : at + size]}
-            out = c.ours(
-                **{key: ids[:, at : at + size]}, **given, **extra, past_key_values=cache, use_cache=True
-            )
+            out = c.ours(**{key: ids[:, at : at + size]}, **given, **extra, past_key_values=cache, use_cache=True)
             pieces.append(out.logits)
             cache, at = out.past_key_values, at + size
     close(torch.cat(pieces, 1), whole)

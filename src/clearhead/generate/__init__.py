@@ -20,9 +20,7 @@ log = logging.getLogger("clearhead")
 
 
 @torch.no_grad()
-def generate(
-    model: Model, input_ids: Tensor | None, attention_mask: Tensor | None = None, **options: Any
-) -> Tensor:
+def generate(model: Model, input_ids: Tensor | None, attention_mask: Tensor | None = None, **options: Any) -> Tensor:
     """Tokens in, tokens out: (rows, prompt + new), padded after the end token. Options: see `Options`.
 
     A causal model returns the prompt and what follows; an encoder–decoder returns the target from its start token.

@@ -81,9 +81,7 @@ def beam_search(
     return done_tokens[:, :kept, :longest].flatten(0, 1), done_scores[:, :kept].flatten()
 
 
-def _choose(
-    total: Tensor, candidates: int, sample: bool, chance: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
+def _choose(total: Tensor, candidates: int, sample: bool, chance: torch.Generator | None) -> tuple[Tensor, Tensor]:
     if not sample:
         best = total.topk(candidates)
         return best.values, best.indices

@@ -25,7 +25,9 @@ class Session:
         if isinstance(model, EncoderDecoderModel):
             start = getattr(model.config, "decoder_start_token_id", None)
             if start is None:
-                raise InputError("The configuration does not say which token starts the output (decoder_start_token_id).")
+                raise InputError(
+                    "The configuration does not say which token starts the output (decoder_start_token_id)."
+                )
             self._memory = model.encode(input_ids, self._mask, None)
             self.tokens = torch.full_like(input_ids[:, :1], start)
             stack = model.decoder

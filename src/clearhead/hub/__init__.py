@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from clearhead.text import Tokenizer
 
 SOURCE_TOKENIZER = "source_tokenizer"  # a folder inside the checkpoint, where the two languages have a tokenizer each
-_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
+_DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
 
 
 def read_config(folder: Path, ignore_options: Iterable[str] = ()) -> tuple[Family, Config, dict[str, Any]]:
@@ -159,4 +164,12 @@ def _put_in_place(work: Path, target: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-__all__ = ["SOURCE_TOKENIZER", "TOKENIZER_FILES", "as_dtype", "load_model", "locate", "read_config", "save_model"]
+__all__ = [
+    "SOURCE_TOKENIZER",
+    "TOKENIZER_FILES",
+    "as_dtype",
+    "load_model",
+    "locate",
+    "read_config",
+    "save_model",
+]

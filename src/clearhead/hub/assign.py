@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError
-from clearhead.hub.weights import Weights, _some
+from clearhead.hub.weights import Weights, some
 from clearhead.models.checkpoint import CheckpointMap, Entry
 from clearhead.models.heads import FeaturesHead
 from clearhead.models.model import Model
@@ -98,7 +98,9 @@ def _check(
     weights: Weights,
     new_head: bool,
 ) -> None:
-    missing, fresh, shapes = [], [], []
+    missing: list[str] = []
+    fresh: list[str] = []
+    shapes: list[str] = []
     for item in found:
         entry = item.entry
         if item.names is None:
@@ -114,9 +116,16 @@ def _check(
         rows = sum(shape[0] for shape in expected if shape)
         if sum(s[0] for s in fits if s) != rows or {s[1:] for s in fits} != {s[1:] for s in expected}:
             want = [tuple(reversed(s)) if entry.transpose else s for s in expected]
-            shapes.append(f"{' + '.join(item.names)}: the file has {_shown(given)}, the configuration needs {_shown(want)}")
+            shapes.append(
+                f"{' + '.join(item.names)}: the file has {_shown(given)}, the configuration needs {_shown(want)}"
+            )
     used = {name for item in found for name in item.names or ()}
-    used |= {map_.published_name(c, i.entry, p) for i in found for c in (*i.entry.or_else, *i.entry.copies) for p in (True, False)}
+    used |= {
+        map_.published_name(c, i.entry, p)
+        for i in found
+        for c in (*i.entry.or_else, *i.entry.copies)
+        for p in (True, False)
+    }
     left = [name for name in by_name if name not in used and not map_.is_skipped(name)]
     known: set[str] = set()
     if left:
@@ -126,9 +135,9 @@ def _check(
 
     problems = []
     if missing:
-        problems.append(f"{len(missing)} tensors are missing: {_some(missing)}")
+        problems.append(f"{len(missing)} tensors are missing: {some(missing)}")
     if extra:
-        problems.append(f"{len(extra)} tensors do not belong to this model: {_some(extra)}")
+        problems.append(f"{len(extra)} tensors do not belong to this model: {some(extra)}")
     if shapes:
         problems.append("shapes differ: " + "; ".join(shapes[:6]) + (f"; {len(shapes) - 6} more" * (len(shapes) > 6)))
     if problems:
@@ -139,12 +148,12 @@ def _check(
         )
     unused = [name for name in left if name in known]
     if unused:
-        log.info("Not needed for %s, left unread: %s", model.task, _some(unused))
+        log.info("Not needed for %s, left unread: %s", model.task, some(unused))
     if fresh:
         log.warning(
             "The checkpoint has no head for %s: %s start from random values. Train before you rely on them.",
             model.task,
-            _some(fresh),
+            some(fresh),
         )
 
 
@@ -222,7 +231,9 @@ def _absent(model: nn.Module, name: str) -> bool:
 
 def _assign(model: nn.Module, name: str, tensor: Tensor) -> None:
     path, _, own = name.rpartition(".")
-    parameter = tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor, requires_grad=tensor.is_floating_point())
+    parameter = (
+        tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor, requires_grad=tensor.is_floating_point())
+    )
     setattr(model.get_submodule(path), own, parameter)
 
 

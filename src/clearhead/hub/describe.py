@@ -9,7 +9,7 @@ from torch import nn
 from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.model import Model
-from clearhead.nn import Attention, Stack
+from clearhead.nn import Stack
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "int4": 0.5}
 
@@ -61,25 +61,24 @@ def describe(name: str, family: Family, config: Config, task: str | None = None)
         flops_per_token=_flops(model, stacks, positions),
         flops_context=positions,
         cache_values_per_token=sum(
-            2 * layer.attention.kv_heads * layer.attention.head_dim for stack in causal for layer in stack.layers
+            2 * layer.attention.kv_heads * layer.attention.head_dim for stack in causal for layer in stack.blocks
         ),
     )
 
 
 def _parts(model: Model) -> list[Part]:
-    """Tensors in order, with the layers of a stack folded into one line each."""
+    """Tensors from the bottom up, with the layers of a stack folded into one line each."""
+    tensors = [(name.removeprefix("stack."), p) for name, p in model.named_parameters(remove_duplicate=False)]
+    tensors.sort(key=lambda item: item[0].startswith("head."))  # torch lists the head first
     seen: set[int] = set()
     rows: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    for name, p in model.named_parameters(remove_duplicate=False):
-        parts = ["*" if part.isdigit() else part for part in name.removeprefix("stack.").split(".")]
-        row = rows.setdefault((".".join(parts), tuple(p.shape)), [0, 0])
+    for name, p in tensors:
+        folded = ".".join("*" if part.isdigit() else part for part in name.split("."))
+        row = rows.setdefault((folded, tuple(p.shape)), [0, 0])
         row[0] += 1
-        if id(p) not in seen:
-            row[1] += p.numel()
-            seen.add(id(p))
-    # the head is registered before the body; show it after
-    ordered = sorted(rows.items(), key=lambda item: item[0][0].startswith("head."))
-    return [Part(name, shape, count, parameters) for (name, shape), (count, parameters) in ordered]
+        row[1] += p.numel() if id(p) not in seen else 0
+        seen.add(id(p))
+    return [Part(name, shape, count, parameters) for (name, shape), (count, parameters) in rows.items()]
 
 
 def _flops(model: nn.Module, stacks: list[Stack], positions: int) -> int:
@@ -87,11 +86,8 @@ def _flops(model: nn.Module, stacks: list[Stack], positions: int) -> int:
     matrices = sum(2 * m.in_features * m.out_features for m in model.modules() if isinstance(m, nn.Linear))
     scores = 0
     for stack in stacks:
-        for layer in stack.layers:
+        for layer in stack.blocks:
+            seen = min(positions, layer.window or positions)
             for module in (layer.attention, layer.cross_attention):
-                if isinstance(module, Attention):
-                    seen = min(positions, layer.window or positions)  # type: ignore[type-var]
-                    scores += 4 * module.heads * module.head_dim * seen  # type: ignore[operator]
-    return matrices + int(scores)
-
-
+                scores += 0 if module is None else 4 * module.heads * module.head_dim * seen
+    return matrices + scores

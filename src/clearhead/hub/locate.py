@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from clearhead.errors import CheckpointError, did_you_mean
-from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX
+from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX, read_index
 
 CONFIG = "config.json"
 TOKENIZER_FILES = (
@@ -27,8 +25,17 @@ TOKENIZER_FILES = (
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-def locate(where: str | os.PathLike[str], revision: str | None = None, known_names: Iterator[str] | tuple[str, ...] = ()) -> Path:
-    """The folder that holds the checkpoint. A hub id is downloaded, or found in the cache when offline."""
+def locate(
+    where: str | os.PathLike[str],
+    revision: str | None = None,
+    known_names: tuple[str, ...] = (),
+    weights: bool = True,
+) -> Path:
+    """The folder that holds the checkpoint. A hub id is downloaded, or found in the cache when offline.
+
+    known_names   names to suggest when this one is misspelt
+    weights       False fetches the configuration and tokenizer only
+    """
     path = Path(where).expanduser()
     if path.is_dir():
         if not (path / CONFIG).is_file():
@@ -38,13 +45,15 @@ def locate(where: str | os.PathLike[str], revision: str | None = None, known_nam
     text = os.fspath(where)
     if path.exists():
         raise CheckpointError(f"{text} is a file. Give the folder that holds it and its {CONFIG}.")
-    looks_like_path = text.startswith((".", "/", "~", "\\")) or text.endswith("/") or text.count("/") > 1 or "\\" in text
+    looks_like_path = (
+        text.startswith((".", "/", "~", "\\")) or text.endswith("/") or text.count("/") > 1 or "\\" in text
+    )
     if looks_like_path or not _HUB_ID.fullmatch(text):
         raise CheckpointError(f"There is no folder {text}.{did_you_mean(text, known_names)}")
-    return _from_hub(text, revision, tuple(known_names))
+    return _from_hub(text, revision, known_names, weights)
 
 
-def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...]) -> Path:
+def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], weights: bool) -> Path:
     # huggingface_hub brings its own conventions: HF_HOME, HF_HUB_OFFLINE, HF_TOKEN, HF_ENDPOINT, its cache and log-in.
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub import errors as hub_errors
@@ -65,12 +74,14 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...]) -> 
         commit = config.parent.name  # all files from one and the same commit
         for name in TOKENIZER_FILES:
             fetch_if_there(name, commit)
+        if not weights:
+            return config.parent
         for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
             if fetch_if_there(single, commit):
                 break
             found = fetch_if_there(index, commit)
             if found:
-                for shard in _shards(found):
+                for shard in sorted(set(read_index(found).values())):
                     fetch(shard, commit)
                 break
         return config.parent
@@ -95,10 +106,3 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...]) -> 
         raise CheckpointError(f"{repo}{at} on the hub is not a model Clearhead can read: {error}") from None
     except (hub_errors.HfHubHTTPError, hub_errors.HFValidationError, OSError) as error:
         raise CheckpointError(f"{repo}{at} could not be fetched from the hub: {error}") from None
-
-
-def _shards(index: Path) -> list[str]:
-    try:
-        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise CheckpointError(f"{index.name} of this repository is not a valid shard index.") from None

@@ -86,35 +86,43 @@ def open_weights(folder: Path) -> Weights:
             path = folder / single
             return Weights({path: _names_in(path)})
         if (folder / index).is_file():
-            return Weights(_read_index(folder, index))
-    others = sorted(p.name for p in folder.iterdir() if p.suffix in (".h5", ".msgpack", ".gguf", ".ckpt", ".pt", ".pth"))
+            return Weights(_find_shards(folder, index))
+    others = sorted(
+        p.name for p in folder.iterdir() if p.suffix in (".h5", ".msgpack", ".gguf", ".ckpt", ".pt", ".pth")
+    )
     hint = f" It has {', '.join(others)}, which Clearhead does not read." if others else ""
     raise CheckpointError(
         f"No weights in {folder}: it needs {SAFETENSORS} (or {SAFETENSORS_INDEX} with its shards, or {BIN}).{hint}"
     )
 
 
-def _read_index(folder: Path, index: str) -> dict[Path, list[str]]:
+def read_index(path: Path) -> dict[str, str]:
+    """A shard index: tensor name -> file name, each a plain name in the index's own folder."""
     try:
-        where = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"]
-        pairs = [(str(name), str(file)) for name, file in where.items()]
+        where = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        index = {str(name): str(file) for name, file in where.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{folder / index} is not a valid shard index ({error}).") from None
-    shards: dict[Path, list[str]] = {}
-    for name, file in pairs:
+        raise CheckpointError(f"{path} is not a valid shard index ({_first_line(error)}).") from None
+    for name, file in index.items():
         if Path(file).name != file or file in ("", ".", "..") or "\\" in file:
             raise CheckpointError(
-                f"{folder / index} says that {name} is in {file!r}, which is not a plain file name in its own folder. "
+                f"{path} says that {name} is in {file!r}, which is not a plain file name in its own folder. "
                 "Clearhead reads nothing from outside the checkpoint."
             )
+    return index
+
+
+def _find_shards(folder: Path, index: str) -> dict[Path, list[str]]:
+    shards: dict[Path, list[str]] = {}
+    for name, file in read_index(folder / index).items():
         shards.setdefault(folder / file, []).append(name)
     missing = [path.name for path in shards if not path.is_file()]
     if missing:
-        raise CheckpointError(f"{folder} lacks {_some(missing)}, named in {index}. Is the download complete?")
+        raise CheckpointError(f"{folder} lacks {some(missing)}, named in {index}. Is the download complete?")
     for path, names in shards.items():
         absent = set(names) - set(_names_in(path))
         if absent:
-            raise CheckpointError(f"{path} lacks {_some(sorted(absent))}, which {index} says it holds.")
+            raise CheckpointError(f"{path} lacks {some(sorted(absent))}, which {index} says it holds.")
     return shards
 
 
@@ -140,14 +148,13 @@ def _open_bin(path: Path) -> dict[str, Tensor]:
         # Only the zip format can be mapped; older files are read whole.
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None)
     except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else "it is not a PyTorch file"
         raise CheckpointError(
             f"{path} was refused: it holds something other than tensors, and such files can run code when opened "
-            f"({reason}). Ask its author for a safetensors file."
+            f"({_first_line(error)}). Ask its author for a safetensors file."
         ) from None
     except (RuntimeError, EOFError, ValueError, OSError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(
-            f"{path} is not a readable PyTorch file ({str(error).splitlines()[0][:200]}). Fetch it again."
+            f"{path} is not a readable PyTorch file ({_first_line(error)}). Fetch it again."
         ) from None
     if not isinstance(tensors, dict) or not all(
         isinstance(name, str) and isinstance(t, Tensor) for name, t in tensors.items()
@@ -192,6 +199,11 @@ def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard
     (folder / SAFETENSORS_INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-def _some(names: list[str], most: int = 8) -> str:
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def some(names: list[str], most: int = 8) -> str:
+    """The first few of many names, for a message."""
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest

@@ -23,7 +23,16 @@ from clearhead.models.heads import (
     WordTransform,
 )
 from clearhead.models.model import StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, RelativeKeys, Stack
+from clearhead.nn import (
+    Attention,
+    Block,
+    Embed,
+    FeedForward,
+    LayerNorm,
+    LearnedPositions,
+    RelativeKeys,
+    Stack,
+)
 from clearhead.nn.init import init_normal
 
 
@@ -60,7 +69,9 @@ class BertConfig(Config):
         self._probabilities("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
         self._divides(self.hidden_size, self.num_attention_heads)
         if self.add_cross_attention and not self.is_decoder:
-            raise ConfigError("add_cross_attention is true but is_decoder is false: only a decoder looks at an encoder.")
+            raise ConfigError(
+                "add_cross_attention is true but is_decoder is false: only a decoder looks at an encoder."
+            )
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
             raise ConfigError(f"pad_token_id is {self.pad_token_id}, outside the vocabulary of {self.vocab_size}.")
 
@@ -143,11 +154,14 @@ def init(config: BertConfig, module: nn.Module) -> None:
 
 
 def checkpoint_map(config: BertConfig, task: str) -> CheckpointMap:
+    # Files with relative positions keep an absolute table too, which nothing reads.
+    unread = "position_ids|token_type_ids"
+    unread += "" if config.position_embedding_type == "absolute" else r"|position_embeddings\.weight"
     return CheckpointMap(
         tuple(_entries(config, task)),
         prefix="bert.",
         legacy=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
-        skipped=(r"(bert\.)?embeddings\.(position_ids|token_type_ids)",),
+        skipped=(rf"(bert\.)?embeddings\.({unread})",),
     )
 
 

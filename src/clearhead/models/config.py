@@ -213,5 +213,11 @@ def _words(hint: Any) -> str:
         return "one of " + ", ".join(repr(v) for v in typing.get_args(hint))
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return " or ".join(_words(part) for part in typing.get_args(hint))
-    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "null"}
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "a word",
+        bool: "true or false",
+        type(None): "null",
+    }
     return names.get(hint, str(hint))

@@ -112,7 +112,7 @@ class StackModel(Model):
                 for t in (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
             )
         cache = _cache_for(self, self.stack, past_key_values, use_cache)
-        if encoder_hidden_states is not None and self.stack.layers[0].cross_attention is None:
+        if encoder_hidden_states is not None and self.stack.blocks[0].cross_attention is None:
             raise InputError(
                 "This model has no cross-attention, so it cannot use encoder_hidden_states. "
                 "Its configuration would need add_cross_attention: true."
@@ -239,12 +239,10 @@ def _watching(model: Model, hidden_states: bool, attentions: bool) -> Iterator[T
         patterns += ["embed.output", "layers.*.output"]
     if attentions:
         patterns += ["layers.*.attention.weights"]
-        if any(layer.cross_attention is not None for stack in _stacks(model) for layer in stack.layers):
+        if any(layer.cross_attention is not None for stack in _stacks(model) for layer in stack.blocks):
             patterns += ["layers.*.cross_attention.weights"]
     if isinstance(model, EncoderDecoderModel):
-        patterns = [
-            f"encoder|decoder.{p}" if "cross" not in p else f"decoder.{p}" for p in patterns
-        ]
+        patterns = [f"encoder|decoder.{p}" if "cross" not in p else f"decoder.{p}" for p in patterns]
     with Trace(model, *patterns) as seen:
         yield seen
 
@@ -254,7 +252,7 @@ def _stacks(model: Model) -> list[Stack]:
 
 
 def _by_layer(seen: Trace, name: str, side: str = "") -> tuple[Tensor, ...]:
-    found = []
+    found: list[Tensor] = []
     while f"{side}layers.{len(found)}.{name}" in seen:
         found.append(seen[f"{side}layers.{len(found)}.{name}"])
     return tuple(found)

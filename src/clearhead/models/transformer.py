@@ -132,9 +132,7 @@ def build(config: TransformerConfig, task: str) -> EncoderDecoderModel:
     source_size = config.source_vocab_size or config.vocab_size
     target = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
     source = (
-        target
-        if config.tie_source_embeddings
-        else nn.Embedding(source_size, width, padding_idx=config.pad_token_id)
+        target if config.tie_source_embeddings else nn.Embedding(source_size, width, padding_idx=config.pad_token_id)
     )
     return EncoderDecoderModel(
         config,

@@ -38,6 +38,11 @@ class Stack(nn.Module):
         self.position_bias = position_bias
 
     @property
+    def blocks(self) -> list[Block]:
+        """The layers, as what they are (torch knows them as modules)."""
+        return list(self.layers)  # type: ignore[arg-type]
+
+    @property
     def taps(self) -> tuple[str, ...]:
         return ("final.norm",) if self.final_norm is not None else ()
 
@@ -65,9 +70,15 @@ class Stack(nn.Module):
             raise InputError(f"token_type_ids must cover {time} positions, not {token_type_ids.shape[-1]}.")
         x = self.embed(input_ids, position_ids, token_type_ids, inputs_embeds)
 
-        mask = Mask(causal=self.causal) & from_attention_mask(attention_mask, batch, time, past + time)
-        windows = {layer.window for layer in self.layers}  # type: ignore[union-attr]
-        bound = {window: mask.within(window).bind(time, past + time, device) for window in windows}  # type: ignore[arg-type]
+        given = from_attention_mask(attention_mask, batch, time, past + time)
+        # A 4-D mask says everything itself, as transformers users expect; any other only hides more.
+        complete = attention_mask is not None and attention_mask.ndim == 4
+        bound = {
+            window: (given if complete else (Mask(causal=self.causal) & given).within(window)).bind(
+                time, past + time, device
+            )
+            for window in {layer.window for layer in self.blocks}
+        }
         source = memory.shape[1] if memory is not None else None
         bound_memory = None
         if memory_mask is not None:
@@ -75,10 +86,10 @@ class Stack(nn.Module):
             bound_memory = from_attention_mask(memory_mask, batch, time, length).bind(time, length, device)
         bias = None if self.position_bias is None else self.position_bias(time, past + time)
 
-        for n, layer in enumerate(self.layers):
+        for n, layer in enumerate(self.blocks):
             x = layer(
                 x,
-                bound[layer.window],  # type: ignore[index]
+                bound[layer.window],
                 memory=memory,
                 memory_mask=bound_memory,
                 cache=cache.layers[n] if cache is not None else None,

@@ -54,9 +54,7 @@ def _show(module: nn.Module, name: str, x: Tensor, batch_first: bool) -> Tensor:
 
 def _check_mask(name: str, mask: Tensor, *shapes: tuple[int, ...]) -> None:
     if mask.dtype != torch.bool and not mask.is_floating_point():
-        raise TorchInputError(
-            f"{name} must be bool (True = hidden) or float (added to the scores), not {mask.dtype}."
-        )
+        raise TorchInputError(f"{name} must be bool (True = hidden) or float (added to the scores), not {mask.dtype}.")
     if shapes and mask.shape not in shapes:
         fitting = " or ".join(map(str, shapes))
         raise TorchInputError(f"{name} has shape {tuple(mask.shape)}; for these inputs it must be {fitting}.")
@@ -117,9 +115,8 @@ class MultiheadAttention(nn.MultiheadAttention):
         scale, dropout = self.head_dim**-0.5, self.dropout if self.training else 0.0
         weights = None
         if need_weights:
-            weights = F.dropout(
-                _weigh(self, q, k, mask, scale), dropout
-            )  # torch, too, returns them like this
+            # torch, too, returns the weights as dropout has left them
+            weights = F.dropout(_weigh(self, q, k, mask, scale), dropout)
             heads = tap(self, "heads", weights @ v)
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights[0] if layout == "no batch" else weights
@@ -131,9 +128,7 @@ class MultiheadAttention(nn.MultiheadAttention):
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         if query.is_nested or key.is_nested or value.is_nested:
-            raise TorchInputError(
-                "Nested tensors are not supported: pass padded ones with a key_padding_mask."
-            )
+            raise TorchInputError("Nested tensors are not supported: pass padded ones with a key_padding_mask.")
         if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
             raise TorchInputError(
                 "query, key and value must all have 3 dimensions, or all 2 without a batch; "
@@ -179,9 +174,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         parts = []
         if attn_mask is not None:
             _check_mask("attn_mask", attn_mask, (query, key), (batch * heads, query, key))
-            parts.append(
-                attn_mask.unflatten(0, (batch, heads)) if attn_mask.ndim == 3 else attn_mask[None, None]
-            )
+            parts.append(attn_mask.unflatten(0, (batch, heads)) if attn_mask.ndim == 3 else attn_mask[None, None])
         if key_padding_mask is not None:
             fitting = (key,) if layout == "no batch" else (batch, key)
             _check_mask("key_padding_mask", key_padding_mask, fitting)
@@ -261,9 +254,7 @@ class TransformerEncoderLayer(_Layer, nn.TransformerEncoderLayer):
         is_causal: bool = False,
     ) -> Tensor:
         x = self._show("input", src)
-        x = self._around(
-            self.norm1, x, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal)
-        )
+        x = self._around(self.norm1, x, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self._show("output", self._around(self.norm2, x, self._ff_block))
 
     def _ff_block(self, x: Tensor) -> Tensor:

@@ -2,7 +2,8 @@
 
 import torch
 
-from clearhead.models import Model, family
+from clearhead.models import Model
+from clearhead.models.gpt2 import FAMILY, GPT2Config
 from clearhead.text import Tokenizer, train_tokenizer
 
 SEED = 2017
@@ -20,9 +21,8 @@ def make(task: str | None = None) -> tuple[Model, Tokenizer]:
     tokenizer = train_tokenizer(
         SENTENCES.split("\n") * 2, kind="bpe", vocab_size=400, show_progress=False, model_max_length=256
     )
-    gpt2 = family("gpt2")
     end = tokenizer.eos_token_id
-    config = gpt2.config(
+    config = GPT2Config(
         vocab_size=len(tokenizer),
         hidden_size=64,
         num_hidden_layers=4,
@@ -33,4 +33,4 @@ def make(task: str | None = None) -> tuple[Model, Tokenizer]:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        return gpt2.make(config, task), tokenizer
+        return FAMILY.make(config, task), tokenizer

@@ -1,0 +1,81 @@
+"""clearhead generate: continue a text, streaming."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.style import MODEL_HELP, note, open_model, print_json
+
+
+def command(
+    prompt: Annotated[
+        str | None,
+        typer.Argument(help="The text to continue; '-' reads it from standard input. Without one: from nothing."),
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "random-gpt2",
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", "-n", help="How many tokens to write.")] = 50,
+    temperature: Annotated[float | None, typer.Option(help="Above 1: bolder; below 1: safer.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the k likeliest tokens only.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest that reach this share.")] = None,
+    repetition_penalty: Annotated[float, typer.Option(help="Above 1: repeat less.")] = 1.0,
+    num_beams: Annotated[int, typer.Option(help="Follow this many hypotheses side by side (beam search).")] = 1,
+    num_return_sequences: Annotated[int, typer.Option(help="How many answers to give.")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="Beam search: above 1 favours longer answers.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="Draw the same way again.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> None:
+    """Continue a text with a language model.
+
+    Greedy by default (the likeliest token every time). Any of --temperature, --top-k, --top-p and --seed draws at
+    random instead; --num-beams searches.
+
+    Examples:
+
+      clearhead generate "Once upon a time" --model openai-community/gpt2 --top-k 40 --seed 1
+
+      clearhead generate "Once upon a time" -m ./my-gpt2 --num-beams 4 --num-return-sequences 2
+    """
+    if prompt == "-":
+        prompt = sys.stdin.read()
+    options = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "repetition_penalty": repetition_penalty,
+        "num_beams": num_beams,
+        "num_return_sequences": num_return_sequences,
+        "length_penalty": length_penalty,
+        "seed": seed,
+    }
+    pipe = open_model(model, dtype=dtype, device=device, revision=revision)
+    from clearhead.generate import Options
+
+    Options.from_keywords(options)  # complain before the first token, not after
+    if as_json or num_beams > 1 or num_return_sequences > 1:
+        answer = pipe.generate(prompt, **options)
+        answers = answer if isinstance(answer, list) else [answer]
+        if as_json:
+            print_json({"model": model, "prompt": prompt, "texts": answers})
+        else:
+            for n, text in enumerate(answers):
+                print(text if len(answers) == 1 else f"[{n + 1}] {text}")
+        return
+    options = {k: v for k, v in options.items() if k not in ("num_return_sequences", "length_penalty")}
+    pieces = pipe.stream(prompt, **options)
+    sys.stdout.write(prompt or "")
+    try:
+        for piece in pieces:
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+        note("Stopped; what was written stands above.")
+        raise typer.Exit(130) from None
+    sys.stdout.write("\n")

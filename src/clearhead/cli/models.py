@@ -1,0 +1,167 @@
+"""clearhead models: what there is, and what a model is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.style import out, print_json, waiting
+
+if TYPE_CHECKING:
+    from clearhead.hub.describe import Description
+
+app = typer.Typer(help="List families, presets and shipped models; describe one.", rich_markup_mode="rich")
+
+
+@app.callback(invoke_without_command=True)
+def listing(
+    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """List the families Clearhead knows, their published sizes, and the models that ship with it."""
+    if context.invoked_subcommand is not None:
+        return
+    with waiting("Looking …"):
+        from clearhead import zoo
+        from clearhead.models import families
+
+        known = families()
+    if as_json:
+        print_json(
+            {
+                "families": [
+                    {
+                        "name": f.name,
+                        "title": f.title,
+                        "tasks": list(f.architectures),
+                        "presets": list(f.presets),
+                    }
+                    for f in known
+                ],
+                "shipped": [{"name": c.name, "family": c.family, "about": c.about} for c in zoo.SHIPPED.values()],
+            }
+        )
+        return
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 1, 0), header_style="dim")
+    for column in ("family", "published sizes (presets)", "tasks"):
+        table.add_column(column, overflow="fold")
+    for family in known:
+        table.add_row(
+            f"[bold]{family.name}[/bold]\n{family.title}",
+            "\n".join(family.presets),
+            ", ".join(family.architectures),
+        )
+    out().print(table)
+    shipped = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    shipped.add_column("shipped model", no_wrap=True)
+    shipped.add_column("what it is", overflow="fold")
+    for card in zoo.SHIPPED.values():
+        shipped.add_row(f"[bold]{card.name}[/bold]", card.about)
+    out().print(shipped)
+    out().print("\nWhat one is made of:  clearhead models describe gpt2-xl", style="dim")
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="A preset (gpt2-xl), a folder, a shipped name or a hub id.")],
+    task: Annotated[str | None, typer.Option(help="With which head; default: the usual one.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Layers, shapes, parameters, memory, FLOPs and cache of a model, without allocating its weights.
+
+    Example:  clearhead models describe gpt3-175b
+    """
+    with waiting(f"Measuring {name} …"):
+        described = _describe(name, task, revision)
+    if as_json:
+        print_json(_as_dict(described))
+        return
+    _print(described)
+
+
+def _describe(name: str, task: str | None, revision: str | None) -> Description:
+    from clearhead import zoo
+    from clearhead.hub import locate, read_config
+    from clearhead.hub.describe import describe as measure
+    from clearhead.models import presets
+
+    known = presets()
+    if name in known:
+        return measure(name, known[name], known[name].preset(name), task)
+    if name in zoo.SHIPPED:
+        model, _ = zoo.SHIPPED[name].make(task)
+        return measure(name, model.family, model.config, model.task)
+    family, config, raw = read_config(locate(name, revision, (*zoo.SHIPPED, *known), weights=False))
+    stored = [t for arch in raw.get("architectures") or [] if (t := family.task_of(str(arch)))]
+    return measure(name, family, config, task or next(iter(stored), None))
+
+
+def _as_dict(d: Description) -> dict[str, Any]:
+    from clearhead.hub.describe import BYTES
+
+    return {
+        "name": d.name,
+        "family": d.family,
+        "task": d.task,
+        "config": d.config.to_dict(),
+        "parameters": d.parameters,
+        "parts": [
+            {"name": p.name, "shape": list(p.shape), "count": p.count, "parameters": p.parameters} for p in d.parts
+        ],
+        "memory_bytes": {dtype: d.memory(dtype) for dtype in BYTES},
+        "flops_per_token": d.flops_per_token,
+        "flops_context": d.flops_context,
+        "cache_bytes_per_token": {dtype: d.cache_bytes_per_token(dtype) for dtype in ("float32", "bfloat16")},
+    }
+
+
+def _print(d: Description) -> None:
+    from rich.table import Table
+
+    from clearhead.hub.describe import BYTES
+
+    c = d.config
+    console = out()
+    console.print(f"[bold]{d.name}[/bold]  {d.family}, {d.task}")
+    console.print(
+        f"{c.num_hidden_layers} layers, {c.hidden_size:,} wide, {c.num_attention_heads} heads, "
+        f"{c.vocab_size:,} words" + (f", {d.context:,} positions" if d.context else "")
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("part", overflow="fold")
+    table.add_column("shape", justify="right", no_wrap=True)
+    table.add_column("×", justify="right", no_wrap=True)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    for part in d.parts:
+        shape = " × ".join(f"{n:,}" for n in part.shape)
+        count = str(part.count) if part.count > 1 else ""
+        table.add_row(part.name, shape, count, f"{part.parameters:,}" if part.parameters else "shared")
+    table.add_row("", "", "", "─" * len(f"{d.parameters:,}"))
+    table.add_row("[bold]all[/bold]", "", "", f"[bold]{d.parameters:,}[/bold]")
+    console.print(table)
+    memory = ", ".join(f"{_size(d.memory(dtype))} in {dtype}" for dtype in BYTES)
+    console.print(f"Memory for the weights: {memory}")
+    console.print(f"Forward pass: {_flops(d.flops_per_token)} per token, at position {d.flops_context:,}")
+    if d.cache_values_per_token:
+        each = d.cache_bytes_per_token("bfloat16")
+        full = f", {_size(each * d.context)} for {d.context:,} tokens" if d.context else ""
+        console.print(f"Key/value cache: {_size(each)} per token in bfloat16{full}")
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _flops(count: float) -> str:
+    for unit in ("FLOP", "kFLOP", "MFLOP", "GFLOP"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TFLOP"

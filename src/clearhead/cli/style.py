@@ -1,0 +1,77 @@
+"""How the verbs speak: results to standard output, notes and errors to standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import Pipeline
+
+MODEL_HELP = "A folder, a shipped name or a hub id."
+
+
+def out() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def err() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def note(message: str) -> None:
+    err().print(message, style="dim", markup=False)
+
+
+def fail(message: str) -> int:
+    err().print("Error:", style="bold red", end=" ")
+    err().print(message, markup=False)
+    return 1
+
+
+def print_json(data: Any) -> None:
+    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[None]:
+    """A spinner on a terminal, nothing elsewhere."""
+    console = err()
+    if console.is_terminal:
+        with console.status(message):
+            yield
+    else:
+        yield
+
+
+class _NoteHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        note(f"Note: {record.getMessage()}")
+
+
+def open_model(
+    name: str,
+    task: str | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+    revision: str | None = None,
+) -> Pipeline:
+    """Load a model with a spinner; say so where its weights are random."""
+    logger = logging.getLogger("clearhead")
+    if not logger.handlers:
+        logger.addHandler(_NoteHandler())
+        logger.propagate = False
+    with waiting(f"Loading {name} …"):
+        from clearhead import zoo
+        from clearhead.pipeline import load
+
+        pipe = load(name, task=task, dtype=dtype, device=device, revision=revision)
+    if name in zoo.SHIPPED and name.startswith("random-"):
+        note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
+    return pipe

@@ -1,0 +1,89 @@
+"""clearhead tokenize: see a text as the model sees it, or train a tokenizer of your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.style import note, out, print_json, waiting
+
+
+def command(
+    text: Annotated[str | None, typer.Argument(help="The text to cut into pieces.")] = None,
+    pair: Annotated[str | None, typer.Argument(help="A second text, for models that read two.")] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="Whose tokenizer.")] = "random-gpt2",
+    special: Annotated[bool, typer.Option(help="Add the model's special tokens.")] = True,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of colours.")] = False,
+    train: Annotated[
+        list[Path] | None,
+        typer.Option(help="Train a new tokenizer on this text file (may be given several times).", metavar="FILE"),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="With --train: bpe, wordpiece or unigram.")] = "bpe",
+    vocab_size: Annotated[int, typer.Option(help="With --train: how many pieces.")] = 8000,
+    save: Annotated[Path | None, typer.Option(help="With --train: the folder to write.", metavar="FOLDER")] = None,
+) -> None:
+    """Show how a text is cut into pieces, with their ids; or train a tokenizer.
+
+    Examples:
+
+      clearhead tokenize "Attention is all you need" -m openai-community/gpt2
+
+      clearhead tokenize --train corpus.txt --kind bpe --vocab-size 8000 --save my-tokenizer
+    """
+    from clearhead.errors import InputError
+
+    if train:
+        if save is None:
+            raise InputError("Say where to put the new tokenizer: --save FOLDER.")
+        _train(train, kind, vocab_size, save)
+        return
+    if text is None:
+        raise InputError('Give a text to tokenize: clearhead tokenize "some words".')
+    with waiting(f"Loading the tokenizer of {model} …"):
+        tokenizer = _tokenizer_of(model, revision)
+    encoded = tokenizer(text, pair, add_special_tokens=special, return_offsets_mapping=True)
+    ids = encoded["input_ids"]
+    tokens = [str(t) for t in tokenizer.convert_ids_to_tokens(ids)]
+    if as_json:
+        rows = zip(tokens, ids, encoded["offset_mapping"], strict=True)
+        print_json([{"token": t, "id": i, "start": a, "end": b} for t, i, (a, b) in rows])
+        return
+    from rich.text import Text
+
+    from clearhead.views.terminal import TOKEN_COLOURS, show_spaces
+
+    line = Text()
+    for n, (token, number) in enumerate(zip(tokens, ids, strict=True)):
+        line.append(f" {show_spaces(token)} ", style=f"white on {TOKEN_COLOURS[n % len(TOKEN_COLOURS)]}")
+        line.append(f" {number}  ", style="dim")
+    out().print(line)
+    note(f"{len(ids)} tokens, {len(tokenizer):,} in the vocabulary")
+
+
+def _tokenizer_of(model: str, revision: str | None):  # type: ignore[no-untyped-def]
+    from clearhead import zoo
+    from clearhead.text import load_tokenizer
+
+    folder = Path(model).expanduser()
+    if folder.is_dir():  # a tokenizer needs no config.json
+        return load_tokenizer(folder)
+    if model in zoo.SHIPPED:
+        return zoo.SHIPPED[model].make(None)[1]
+    from clearhead.hub.locate import locate
+
+    return load_tokenizer(locate(model, revision, tuple(zoo.SHIPPED), weights=False))
+
+
+def _train(files: list[Path], kind: str, vocab_size: int, folder: Path) -> None:
+    from clearhead.errors import InputError
+    from clearhead.text import train_tokenizer
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is there already and not empty. Choose a new folder.")
+    tokenizer = train_tokenizer(files, kind=kind, vocab_size=vocab_size)
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(folder)
+    note(f"{len(tokenizer):,} pieces, saved in {folder}")

@@ -1,0 +1,40 @@
+"""clearhead walk: follow one token through one layer, with the actual numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.style import MODEL_HELP, open_model, out, print_json
+
+
+def command(
+    text: Annotated[str, typer.Argument(help="The text to run.")],
+    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "random-gpt2",
+    layer: Annotated[int, typer.Option(help="Which layer to look into, counted from 0.")] = 0,
+    head: Annotated[int, typer.Option(help="Which attention head, counted from 0.")] = 0,
+    position: Annotated[int, typer.Option(help="Which token, counted from 0; negative from the end.")] = -1,
+    numbers: Annotated[int, typer.Option(min=1, help="How many numbers of each vector to show.")] = 6,
+    top_k: Annotated[int, typer.Option(min=1, help="How many guesses to show at the end.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
+) -> None:
+    """Follow one token of a text through one layer of a real model, step by step.
+
+    Embedding, query, key and value, scores, mask, softmax, weighted sum, feed-forward, and the scores of every
+    word: the numbers shown are the model's own, and each step names the tap that keeps them in Python.
+
+    Example:
+
+      clearhead walk "A robot must obey the orders given it" -m openai-community/gpt2 --layer 5 --head 3
+    """
+    pipe = open_model(model)
+    from clearhead.explain import walk
+
+    found = walk(pipe, text, layer=layer, head=head, position=position, numbers=numbers, top_k=top_k)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    from clearhead.views.terminal import draw_walk
+
+    draw_walk(found, out())

@@ -1,0 +1,233 @@
+"""The walk: one token of a prompt followed through one layer of a real model, with the actual numbers.
+
+Embedding and position → q, k, v → split into heads → score → mask → softmax → weighted sum → merge → project →
+feed-forward → the layers above → scores for every word → the choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError
+from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.nn.stack import Stack
+from clearhead.nn.tap import trace
+from clearhead.pipeline import Pipeline
+
+Role = Literal["query", "key", "value", "plain"]
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A named vector: its first numbers, and how long it is."""
+
+    label: str
+    numbers: list[float]
+    length: int
+    role: Role = "plain"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number for every token that the followed one could look at. None: it is hidden from view."""
+
+    label: str
+    numbers: list[float | None]
+    is_share: bool = False  # the numbers are parts of a whole and sum to one
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stop on the way. `tap` is the name under which a trace keeps the tensor shown."""
+
+    title: str
+    says: str
+    tap: str
+    vectors: list[Vector] = field(default_factory=list)
+    columns: list[Column] = field(default_factory=list)
+    guesses: list[tuple[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The finding. `seen` are the tokens the columns speak of; `token` is the followed one."""
+
+    model: str
+    tokens: list[str]
+    position: int
+    layer: int
+    head: int
+    layers: int
+    heads: int
+    steps: list[Step]
+
+    @property
+    def token(self) -> str:
+        return self.tokens[self.position]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def walk(
+    pipe: Pipeline,
+    text: str,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    position: int = -1,
+    numbers: int = 6,
+    top_k: int = 10,
+) -> Walk:
+    """Follow the token at `position` (counted from the end if negative) through `layer`, looking at one `head`."""
+    model = pipe.model
+    if isinstance(model, EncoderDecoderModel):
+        raise InputError("The walk follows one stack; an encoder–decoder has two. Load a BERT- or GPT-like model.")
+    assert isinstance(model, StackModel)
+    if not text.strip():
+        raise InputError("The text is empty. Give at least one word to follow.")
+    ids = pipe.tokenizer.encode(text)
+    tokens = [str(t) for t in pipe.tokenizer.convert_ids_to_tokens(ids)]
+    stack = model.stack
+    where = _index("position", position, len(ids), "the text has {} tokens")
+    layer = _index("layer", layer, len(stack.layers), "the model has {} layers")
+    attention = stack.blocks[layer].attention
+    head = _index("head", head, attention.heads, "a layer has {} heads")
+
+    with torch.no_grad(), trace(model, *_wanted(model, layer)) as seen:
+        model(input_ids=torch.tensor([ids], device=model.device))
+
+    def vector(label: str, name: str, role: Role = "plain", of_head: bool = False) -> Vector:
+        tensor = seen[name]
+        row = tensor[0, head, where] if of_head else tensor[min(0, tensor.shape[0] - 1), where]
+        return Vector(label, [round(v, 4) for v in row[:numbers].float().tolist()], row.shape[-1], role)
+
+    at = f"layers.{layer}."
+    heads, head_dim = attention.heads, attention.head_dim
+    steps = [
+        Step(
+            "Embedding",
+            f"Token {ids[where]} becomes a vector of {model.config.hidden_size} numbers; its position has one too.",
+            "embed.output",
+            [
+                vector(label, f"embed.{part}")
+                for part, label in (("tokens", "token"), ("positions", "position"), ("segments", "segment"))
+                if f"embed.{part}" in seen
+            ]
+            + [vector("what enters the stack", "embed.output")],
+        )
+    ]
+    if layer > 0:
+        says = f"{layer} layer{'s' if layer > 1 else ''} below have already rewritten it."
+        steps.append(Step("The layers below", says, f"{at}input", [vector(f"input of layer {layer}", f"{at}input")]))
+    steps.append(
+        Step(
+            "Query, key, value",
+            f"Three matrices turn each vector into three; cut into {heads} heads of {head_dim}. This is head {head}.",
+            f"{at}attention.query",
+            [
+                vector("query: what it looks for", f"{at}attention.query", "query", of_head=True),
+                vector("key: what it offers", f"{at}attention.key", "key", of_head=True),
+                vector("value: what it hands over", f"{at}attention.value", "value", of_head=True),
+            ],
+        )
+    )
+    scores = seen[f"{at}attention.scores"][0, head, where].float().tolist()
+    weights = seen[f"{at}attention.weights"][0, head, where].float().tolist()
+    visible = _visible(stack, layer, where, len(ids))
+    masked = [s if v else None for s, v in zip(scores, visible, strict=True)]
+    steps.append(
+        Step(
+            "Score, scale, mask, softmax",
+            f"Its query is dotted with every key and multiplied by {attention.scale:.4g}; "
+            + ("later tokens are hidden; " if not all(visible) else "")
+            + "softmax turns scores into shares of one.",
+            f"{at}attention.weights",
+            columns=[
+                Column("score", scores),
+                Column("after the mask", masked),
+                Column("weight", weights, True),
+            ],
+        )
+    )
+    steps += [
+        Step(
+            "Weighted sum",
+            "The values, each taken in proportion to its weight, add up to this head's answer.",
+            f"{at}attention.heads",
+            [vector(f"head {head}", f"{at}attention.heads", "value", of_head=True)],
+        ),
+        Step(
+            "Merge and project",
+            f"The {heads} answers stand side by side ({heads} × {head_dim}) and one more matrix mixes them.",
+            f"{at}attention.output",
+            [vector("attention output", f"{at}attention.output")],
+        ),
+        Step(
+            "Feed-forward",
+            f"Added to the token's own vector, widened to {seen[at + 'feedforward.hidden'].shape[-1]}, bent, "
+            "and narrowed again.",
+            f"{at}feedforward.output",
+            [
+                vector("widened", f"{at}feedforward.hidden"),
+                vector("feed-forward output", f"{at}feedforward.output"),
+                vector(f"output of layer {layer}", f"{at}output"),
+            ],
+        ),
+    ]
+    above = len(stack.layers) - 1 - layer
+    top = f"layers.{len(stack.layers) - 1}.output"
+    if above:
+        says = f"The same happens {above} more time{'s' if above > 1 else ''}, with other weights."
+        steps.append(Step("The layers above", says, top, [vector("output of the last layer", top)]))
+    if "final.norm" in seen:
+        says = "A last normalisation brings the vector to a known size."
+        steps.append(Step("Final norm", says, "final.norm", [vector("normalised", "final.norm")]))
+    if model.language_head is not None:
+        steps.append(_choice(pipe, seen["logits"][0, where], top_k, shifts=model.language_head.shift))
+    return Walk(pipe.name, tokens, where, layer, head, len(stack.layers), heads, steps)
+
+
+def _choice(pipe: Pipeline, logits: Tensor, top_k: int, shifts: bool) -> Step:
+    best = logits.float().softmax(-1).topk(min(top_k, len(logits)))
+    words = [str(t) for t in pipe.tokenizer.convert_ids_to_tokens(best.indices.tolist())]
+    return Step(
+        "Scores for every word" if not shifts else "The next token",
+        f"The vector is compared with all {len(logits):,} words of the vocabulary; softmax turns scores into chances. "
+        + (
+            "Greedy decoding takes the first; sampling draws by these chances."
+            if shifts
+            else "This is what stands here."
+        ),
+        "logits",
+        guesses=list(zip(words, best.values.tolist(), strict=True)),
+    )
+
+
+def _wanted(model: StackModel, layer: int) -> list[str]:
+    embed = model.stack.embed
+    names = [f"embed.{name}" for name in embed.taps if name != "segments" or embed.segments is not None]
+    names += [f"layers.{layer}.input|output", f"layers.{layer}.attention.*", f"layers.{layer}.feedforward.*"]
+    names.append(f"layers.{len(model.stack.layers) - 1}.output")
+    if model.stack.final_norm is not None:
+        names.append("final.norm")
+    if model.language_head is not None:
+        names.append("logits")
+    return names
+
+
+def _visible(stack: Stack, layer: int, position: int, length: int) -> list[bool]:
+    window = stack.blocks[layer].window
+    return [
+        (not stack.causal or j <= position) and (window is None or abs(position - j) < window) for j in range(length)
+    ]
+
+
+def _index(name: str, value: int, size: int, words: str) -> int:
+    if not -size <= value < size:
+        raise InputError(f"{name} {value} is out of range: {words.format(size)}, counted from 0.")
+    return value % size

@@ -1,0 +1,65 @@
+"""Keeps the wrapped tokenizer free of state: it is copied and replaced, never changed.
+
+The wrapped library stores truncation on the object itself. Two threads that ask for different lengths would
+disturb each other. A copy shares the vocabulary, costs well under a millisecond and has one fixed setting.
+"""
+
+import threading
+from collections import OrderedDict
+from typing import NamedTuple
+
+import tokenizers
+
+MOST_COPIES = 16
+
+
+class Cut(NamedTuple):
+    """One way to truncate."""
+
+    max_length: int
+    stride: int
+    strategy: str
+    side: str
+
+
+def copy_of(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """An equal tokenizer that shares the vocabulary and has neither padding nor truncation."""
+    copy = tokenizers.Tokenizer(backend.model)
+    # the library refuses None here, so only parts that exist are handed over
+    if backend.normalizer is not None:
+        copy.normalizer = backend.normalizer
+    if backend.pre_tokenizer is not None:
+        copy.pre_tokenizer = backend.pre_tokenizer
+    if backend.post_processor is not None:
+        copy.post_processor = backend.post_processor
+    if backend.decoder is not None:
+        copy.decoder = backend.decoder
+    copy.encode_special_tokens = backend.encode_special_tokens
+    added = backend.get_added_tokens_decoder()
+    copy.add_tokens([added[index] for index in sorted(added)])
+    return copy
+
+
+class Backend:
+    """One tokenizer and its truncating copies. Nothing in here changes once another thread can see it."""
+
+    def __init__(self, plain: tokenizers.Tokenizer) -> None:
+        self.plain = plain
+        self._copies: OrderedDict[Cut, tokenizers.Tokenizer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def cutting(self, cut: Cut) -> tokenizers.Tokenizer:
+        """The copy that truncates this way; the ones used last are kept."""
+        with self._lock:
+            copy = self._copies.get(cut)
+            if copy is None:
+                copy = copy_of(self.plain)
+                copy.enable_truncation(
+                    cut.max_length, stride=cut.stride, strategy=cut.strategy, direction=cut.side
+                )
+                self._copies[cut] = copy
+                if len(self._copies) > MOST_COPIES:
+                    self._copies.popitem(last=False)
+            else:
+                self._copies.move_to_end(cut)
+            return copy

@@ -1,0 +1,36 @@
+"""Removes the spaces that word-level tokenizers put before punctuation, in one text or piece by piece."""
+
+# in this order, each over the whole text: the result of one is the input of the next
+REMOVALS = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
+_INSIDE = frozenset("".join(found for found, _ in REMOVALS))
+_LONGEST = max(len(found) for found, _ in REMOVALS)
+
+
+def clean_up(text: str) -> str:
+    """The text with those spaces removed."""
+    for found, wanted in REMOVALS:
+        text = text.replace(found, wanted)
+    return text
+
+
+def settled(text: str, seen: int = 0) -> int:
+    """How many leading characters can be cleaned up now, whatever text follows; `seen` of them are known not to.
+
+    Every removal starts with a space and takes away spaces only. So none reaches across a place that comes after
+    a character no removal contains, or after as many other characters as the longest removal has.
+    """
+    for place in range(len(text), seen, -1):
+        if text[place - 1] not in _INSIDE or " " not in text[max(0, place - _LONGEST + 1) : place]:
+            return place
+    return 0

@@ -1,0 +1,134 @@
+"""What the name of a tokenizer class or model type says: default special tokens, model inputs and file layout.
+
+Files such as vocab.json say nothing about how text is cut or wrapped. The class name in tokenizer_config.json
+does, or else the model type in config.json.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_IDS_AND_MASK = ("input_ids", "attention_mask")
+_WITH_TYPES = ("input_ids", "token_type_ids", "attention_mask")
+_BERT_TOKENS = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+_ROBERTA_TOKENS = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of tokenizer. `legacy` is the kind of vocabulary file it had before tokenizer.json."""
+
+    name: str
+    legacy: str
+    tokens: Mapping[str, str]
+    inputs: tuple[str, ...] = _IDS_AND_MASK
+    classes: tuple[str, ...] = ()
+    model_types: tuple[str, ...] = field(default=())
+
+
+FAMILIES = (
+    Family(
+        "bert",
+        "vocab.txt",
+        _BERT_TOKENS,
+        _WITH_TYPES,
+        ("BertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "SqueezeBertTokenizer", "ConvBertTokenizer"),
+        ("bert", "electra", "mobilebert", "squeezebert", "convbert", "layoutlm", "megatron-bert", "visual_bert"),
+    ),
+    Family("distilbert", "vocab.txt", _BERT_TOKENS, _IDS_AND_MASK, ("DistilBertTokenizer",), ("distilbert",)),
+    Family(
+        "gpt2",
+        "merges.txt",
+        {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},
+        _IDS_AND_MASK,
+        ("GPT2Tokenizer", "CodeGenTokenizer"),
+        ("gpt2", "gpt_neo", "gptj", "opt", "codegen", "phi"),
+    ),
+    Family(
+        "roberta",
+        "merges.txt",
+        _ROBERTA_TOKENS,
+        _IDS_AND_MASK,
+        ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer", "MvpTokenizer"),
+        ("roberta", "roberta-prelayernorm", "bart", "longformer", "led", "mvp", "data2vec-text", "ibert"),
+    ),
+    Family(
+        "t5",
+        "sentencepiece",
+        {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        _IDS_AND_MASK,
+        ("T5Tokenizer", "MT5Tokenizer"),
+        ("t5", "mt5", "longt5", "umt5", "switch_transformers"),
+    ),
+    Family(
+        "albert",
+        "sentencepiece",
+        {
+            "bos_token": "[CLS]",
+            "eos_token": "[SEP]",
+            "unk_token": "<unk>",
+            "sep_token": "[SEP]",
+            "pad_token": "<pad>",
+            "cls_token": "[CLS]",
+            "mask_token": "[MASK]",
+        },
+        _WITH_TYPES,
+        ("AlbertTokenizer",),
+        ("albert",),
+    ),
+    Family(
+        "xlm-roberta",
+        "sentencepiece",
+        _ROBERTA_TOKENS,
+        _IDS_AND_MASK,
+        ("XLMRobertaTokenizer",),
+        ("xlm-roberta", "xlm-roberta-xl"),
+    ),
+    Family(
+        "llama",
+        "sentencepiece",
+        {},
+        _IDS_AND_MASK,
+        ("LlamaTokenizer", "GemmaTokenizer"),
+        ("llama", "mistral", "mixtral", "gemma", "gemma2"),
+    ),
+    Family(
+        "marian",
+        "sentencepiece",
+        {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        _IDS_AND_MASK,
+        ("MarianTokenizer",),
+        ("marian",),
+    ),
+)
+_BY_CLASS = {name: family for family in FAMILIES for name in family.classes}
+_BY_MODEL_TYPE = {name: family for family in FAMILIES for name in family.model_types}
+
+
+def by_name(name: str) -> Family:
+    """The family of that name."""
+    return next(family for family in FAMILIES if family.name == name)
+
+
+def announced(config: Mapping[str, Any], model_config: Mapping[str, Any]) -> tuple[Family | None, str | None]:
+    """The family the files announce, and the name they announce it by (which may be one not known here)."""
+    for value in (config.get("tokenizer_class"), model_config.get("tokenizer_class")):
+        if isinstance(value, str) and value:
+            name = value.removesuffix("Fast")
+            return _BY_CLASS.get(name), name
+    kind = model_config.get("model_type")
+    return (_BY_MODEL_TYPE.get(kind), kind) if isinstance(kind, str) and kind else (None, None)

@@ -1,0 +1,88 @@
+"""Reads tokenizer files without trusting them, and writes files so that a reader never sees half of one."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import TokenizerError
+
+MOST_BYTES = 200 * 1024 * 1024  # the largest published tokenizer file is a tenth of this
+
+
+def read_bytes(path: Path) -> bytes:
+    """The whole file, or an error that names it."""
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise TokenizerError(
+                f"{path} is {size / 2**20:.0f} MB; tokenizer files above {MOST_BYTES // 2**20} MB are refused. "
+                "Check that this is the file you meant."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise TokenizerError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def read_text(path: Path) -> str:
+    """The whole file as UTF-8, with every kind of line end turned into a plain newline."""
+    data = read_bytes(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TokenizerError(
+            f"{path} is not UTF-8: byte {error.start} (line {line}) is {data[error.start]:#04x}. "
+            "The file is damaged or was saved in another encoding; download it again."
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file says."""
+    try:
+        return json.loads(read_text(path))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise TokenizerError(f"{path} is not valid JSON: {error}. The file is damaged; download it again.") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """What a JSON file says, where it has to be an object."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise TokenizerError(f"{path} holds a JSON {type(found).__name__}, but an object is needed.")
+    return found
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes beside the file and then renames, so that an interrupted save leaves the old file as it was."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise TokenizerError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON a person can read."""
+    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
+
+
+@contextmanager
+def library_errors(path: Path) -> Iterator[None]:
+    """Turns whatever the wrapped library raises over a file's contents into an error that names the file."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # a panic in the library is not an Exception
+        raise TokenizerError(f"{path} cannot be used: {error}. It is damaged, or of a kind not supported.") from error

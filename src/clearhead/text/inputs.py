@@ -1,0 +1,83 @@
+"""Checks what a caller passed as text, and turns it into the rows the wrapped tokenizer takes."""
+
+from typing import Any
+
+from clearhead.errors import InputError
+
+
+def rows_of(text: Any, pair: Any, words: bool) -> tuple[list[Any], bool]:
+    """The rows to encode, and whether the caller passed a batch."""
+    one = "a list of words" if words else "a string"
+    if words and not _is_list(text):
+        raise InputError(f"With is_split_into_words=True the text must be {one}, but it is {_kind(text)}.")
+    batched = bool(text) and _is_list(text[0]) if words else _is_list(text)
+    if not batched:
+        _check_one(text, "the text", words)
+        if pair is None:
+            return [text], False
+        _check_one(pair, "text_pair", words)
+        return [(text, pair)], False
+    if pair is None:
+        return [_row(item, f"item {n} of the batch", words) for n, item in enumerate(text)], True
+    if not _is_list(pair):
+        raise InputError(f"The text is a batch of {len(text)}, so text_pair must be a list, not {_kind(pair)}.")
+    if len(pair) != len(text):
+        raise InputError(
+            f"The text is a batch of {len(text)} and text_pair one of {len(pair)}. Each text needs its second text."
+        )
+    for n, (first, second) in enumerate(zip(text, pair, strict=True)):
+        _check_one(first, f"item {n} of the batch", words)
+        _check_one(second, f"item {n} of text_pair", words)
+    return list(zip(text, pair, strict=True)), True
+
+
+def explain_refusal(rows: list[Any]) -> InputError:
+    """Why the library refused rows that passed the checks: half a surrogate pair is not text."""
+    for n, row in enumerate(rows):
+        for text in _strings(row):
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError as error:
+                return InputError(
+                    f"Row {n} holds a lone surrogate ({text[error.start]!a}) at character {error.start}, which is "
+                    'not valid text. Clean it with text.encode("utf-8", "replace").decode("utf-8").'
+                )
+    return InputError("The text could not be encoded.")
+
+
+def _strings(row: Any) -> list[str]:
+    return [row] if isinstance(row, str) else [text for part in row for text in _strings(part)]
+
+
+def _row(item: Any, where: str, words: bool) -> Any:
+    is_pair = _is_list(item) and len(item) == 2 and all(_is_list(part) == words for part in item)
+    if is_pair:
+        for part in item:
+            _check_one(part, where, words)
+        return tuple(item)
+    _check_one(item, where, words)
+    return item
+
+
+def _check_one(value: Any, where: str, words: bool) -> None:
+    if words:
+        if not _is_list(value):
+            raise InputError(f"With is_split_into_words=True {where} must be a list of words, not {_kind(value)}.")
+        for word in value:
+            if not isinstance(word, str):
+                raise InputError(f"In {where}, every word must be a string, but one is {_kind(word)}.")
+    elif not isinstance(value, str):
+        hint = " Decode bytes first: text.decode()." if isinstance(value, bytes) else ""
+        if hasattr(value, "tolist"):
+            hint = " Arrays of texts must be lists: pass texts.tolist()."
+        raise InputError(
+            f"{where[0].upper()}{where[1:]} must be a string (or a list of strings), but it is {_kind(value)}.{hint}"
+        )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _kind(value: Any) -> str:
+    return "None (NoneType)" if value is None else f"a {type(value).__name__}"

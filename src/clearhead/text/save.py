@@ -1,0 +1,116 @@
+"""Writes a tokenizer to a folder, in files that this library and `transformers` open alike."""
+
+import copy
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from clearhead.errors import TokenizerError
+from clearhead.text.backend import copy_of
+from clearhead.text.files import write_json, write_whole
+from clearhead.text.special import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
+from clearhead.text.tokenizer import NO_LIMIT, Tokenizer
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list[Path]:
+    """Writes the files and returns them. Each appears whole or not at all.
+
+    tokenizer.json is the tokenizer; tokenizer_config.json and special_tokens_map.json are how it is used; vocab.txt,
+    or vocab.json and merges.txt, are for programs that read the older formats.
+    """
+    where = Path(folder)
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TokenizerError(f"{where} cannot be made a folder: {error.strerror or error}.") from error
+    contents = _vocabulary_files(tokenizer.backend)
+    contents["tokenizer.json"] = _backend_as_loaded(tokenizer).to_str(pretty=True).encode("utf-8")
+    for name, data in contents.items():
+        write_whole(where / name, data)
+    write_json(where / "special_tokens_map.json", _special_tokens_map(tokenizer))
+    write_json(where / "tokenizer_config.json", _config(tokenizer))
+    return [where / name for name in (*contents, "special_tokens_map.json", "tokenizer_config.json")]
+
+
+def _backend_as_loaded(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+    """The tokenizer with the padding and truncation its file came with, for programs that rely on them."""
+    backend = copy_of(tokenizer.backend)
+    if tokenizer.file_truncation is not None:
+        backend.enable_truncation(**tokenizer.file_truncation)
+    if tokenizer.file_padding is not None:
+        backend.enable_padding(**tokenizer.file_padding)
+    return backend
+
+
+def _vocabulary_files(backend: tokenizers.Tokenizer) -> dict[str, bytes]:
+    """The files of the older formats, where there is one that can say what the tokenizer is."""
+    byte_level = isinstance(backend.model, models.BPE) and isinstance(backend.decoder, decoders.ByteLevel)
+    if not byte_level and not isinstance(backend.model, models.WordPiece):
+        return {}
+    with tempfile.TemporaryDirectory() as scratch:
+        made = [Path(name) for name in backend.model.save(scratch)]
+        return {path.name: path.read_bytes() for path in made}
+
+
+def _special_tokens_map(tokenizer: Tokenizer) -> dict[str, Any]:
+    flags = {token.content: as_object(token) for token in tokenizer.backend.get_added_tokens_decoder().values()}
+
+    def written(token: str) -> str | dict[str, Any]:
+        given = flags.get(token)
+        plain = given is None or not any(given[name] for name in ("lstrip", "normalized", "rstrip", "single_word"))
+        return token if plain or given is None else {key: value for key, value in given.items() if key != "special"}
+
+    found: dict[str, Any] = {name: written(token) for name, token in tokenizer.special_tokens_map.items()}
+    if tokenizer.extra_special_tokens:
+        found["additional_special_tokens"] = [written(token) for token in tokenizer.extra_special_tokens]
+    return found
+
+
+def _config(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What the tokenizer was opened with, every key of it, and whatever has changed since."""
+    config = copy.deepcopy(tokenizer.config)
+    config.setdefault("tokenizer_class", tokenizer.saved_class)
+    for name in NAMES:
+        token = tokenizer.special_tokens_map.get(name)
+        if content_of(config.get(name)) != token:
+            config[name] = token
+    listed = listed_extras(config)
+    named_elsewhere = [content_of(token) for token in extra_tokens(config, "the configuration")]
+    for token in listed:
+        named_elsewhere.remove(token)
+    wanted = [token for token in tokenizer.extra_special_tokens if token not in named_elsewhere]
+    if wanted != [token for token in listed if token not in named_elsewhere]:
+        for key in EXTRAS:
+            if isinstance(config.get(key), list):
+                del config[key]
+        config["additional_special_tokens"] = wanted
+    for key, value, default in (
+        ("padding_side", tokenizer.padding_side, "right"),
+        ("truncation_side", tokenizer.truncation_side, "right"),
+        ("clean_up_tokenization_spaces", tokenizer.clean_up_tokenization_spaces, False),
+        ("model_max_length", tokenizer.model_max_length, NO_LIMIT),
+        ("model_input_names", tokenizer.model_input_names, None),
+    ):
+        if config.get(key, default) != value:
+            config[key] = value
+    _note_pipeline(config, tokenizer.backend)
+    # readers that find this list look no further, so no file left over from an older save can confuse them
+    added = tokenizer.backend.get_added_tokens_decoder()
+    config["added_tokens_decoder"] = {str(index): as_object(added[index]) for index in sorted(added)}
+    return json.loads(json.dumps(config))
+
+
+def _note_pipeline(config: dict[str, Any], backend: tokenizers.Tokenizer) -> None:
+    """Settings that `transformers` takes from the configuration even where tokenizer.json says otherwise."""
+    normalizer, splitter = backend.normalizer, backend.pre_tokenizer
+    if isinstance(normalizer, normalizers.BertNormalizer):
+        config["do_lower_case"] = normalizer.lowercase
+        config["strip_accents"] = normalizer.strip_accents
+        config["tokenize_chinese_chars"] = normalizer.handle_chinese_chars
+    if isinstance(splitter, pre_tokenizers.ByteLevel):
+        config["add_prefix_space"] = splitter.add_prefix_space

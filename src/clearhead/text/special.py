@@ -1,0 +1,60 @@
+"""The named special tokens, and how configuration files write them down."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tokenizers import AddedToken
+
+from clearhead.errors import TokenizerError
+
+NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+EXTRAS = ("additional_special_tokens", "extra_special_tokens")
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+def content_of(value: Any) -> str | None:
+    """The token's text, whether it is written as a string, as an object or as an AddedToken."""
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    elif isinstance(value, AddedToken):
+        value = value.content
+    return value if isinstance(value, str) else None
+
+
+def as_added(value: Any, where: str, special: bool | None = None) -> AddedToken:
+    """The token as the library wants it; an explicit `special` overrides what the file says."""
+    content = content_of(value)
+    if not content:
+        raise TokenizerError(f"{where} must be a token: a string, or an object with its content. It is {value!r}.")
+    flags = {name: bool(value[name]) for name in _FLAGS if name in value} if isinstance(value, Mapping) else {}
+    if special is not None:
+        flags["special"] = special
+    return AddedToken(content, **flags)
+
+
+def as_object(token: AddedToken) -> dict[str, Any]:
+    """The token as configuration files write it."""
+    return {"content": token.content, **{name: getattr(token, name) for name in sorted(_FLAGS)}}
+
+
+def extra_tokens(config: Mapping[str, Any], where: str) -> list[Any]:
+    """Every special token without one of the seven names, in the order the file gives them."""
+    own = [value for key, value in config.items() if _is_own_name(key, value)]
+    for key in EXTRAS:
+        value = config.get(key) or []
+        if isinstance(value, Mapping):
+            value = list(value.values())
+        if not isinstance(value, list):
+            raise TokenizerError(f"{key} in {where} must be a list of tokens, but it is {value!r}.")
+        own += value
+    return own
+
+
+def listed_extras(config: Mapping[str, Any]) -> list[str | None]:
+    """The part of them that stands in a list, and so can be written back as one."""
+    return [content_of(v) for key in EXTRAS if isinstance(config.get(key), list) for v in config[key]]
+
+
+def _is_own_name(key: str, value: Any) -> bool:
+    """Some models name tokens of their own, such as image_token."""
+    return key.endswith("_token") and key not in NAMES and content_of(value) is not None

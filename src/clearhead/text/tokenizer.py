@@ -1,0 +1,583 @@
+"""The tokenizer: text to ids and back, called the way `transformers` users are used to."""
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import tokenizers
+from tokenizers import AddedToken, models
+
+from clearhead.errors import InputError, TokenizerError, did_you_mean
+from clearhead.text.backend import Backend, Cut, copy_of
+from clearhead.text.cleanup import clean_up
+from clearhead.text.encoding import Encoding, as_tensors
+from clearhead.text.inputs import explain_refusal, rows_of
+from clearhead.text.special import EXTRAS, NAMES, content_of
+
+NO_LIMIT = int(1e30)  # what configuration files write for "no longest length"
+_ANY_LENGTH = int(1e20)  # from here on a longest length means there is none
+_SIDES = ("right", "left")
+_PADDINGS = ("longest", "max_length", "do_not_pad")
+_TRUNCATIONS = ("longest_first", "only_first", "only_second", "do_not_truncate")
+_PAD_TYPE = 0
+
+Padding = bool | str
+Truncation = bool | str | None
+
+
+class _SpecialToken:
+    """A named special token: `tok.pad_token`, settable."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tokenizer: "Tokenizer", owner: type | None = None) -> str | None:
+        return tokenizer._named.get(self.name)
+
+    def __set__(self, tokenizer: "Tokenizer", value: str | AddedToken | None) -> None:
+        tokenizer._set_named(self.name, value)
+
+
+class _SpecialTokenId:
+    """The id of a named special token: `tok.pad_token_id`, settable."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.removesuffix("_id")
+
+    def __get__(self, tokenizer: "Tokenizer", owner: type | None = None) -> int | None:
+        token = tokenizer._named.get(self.name)
+        return None if token is None else tokenizer.backend.token_to_id(token)
+
+    def __set__(self, tokenizer: "Tokenizer", value: int | None) -> None:
+        tokenizer._set_named(self.name, None if value is None else tokenizer.convert_ids_to_tokens(value))
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    Open one with `load_tokenizer` or `train_tokenizer`. Any number of threads may use it at once.
+    """
+
+    bos_token = _SpecialToken()
+    eos_token = _SpecialToken()
+    unk_token = _SpecialToken()
+    sep_token = _SpecialToken()
+    pad_token = _SpecialToken()
+    cls_token = _SpecialToken()
+    mask_token = _SpecialToken()
+    bos_token_id = _SpecialTokenId()
+    eos_token_id = _SpecialTokenId()
+    unk_token_id = _SpecialTokenId()
+    sep_token_id = _SpecialTokenId()
+    pad_token_id = _SpecialTokenId()
+    cls_token_id = _SpecialTokenId()
+    mask_token_id = _SpecialTokenId()
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        config: Mapping[str, Any] | None = None,
+        *,
+        named: Mapping[str, str | None] | None = None,
+        extra: Iterable[str] = (),
+        model_input_names: Sequence[str] = ("input_ids", "attention_mask"),
+        saved_class: str = "PreTrainedTokenizerFast",
+    ) -> None:
+        """`config` is what tokenizer_config.json says; `named` and `extra` are the special tokens.
+
+        `saved_class` is the tokenizer class that `save` writes down where the configuration names none.
+        """
+        self.config: dict[str, Any] = dict(config or {})
+        self.saved_class = saved_class
+        # kept only to be written back: calls say for themselves how they pad and truncate
+        self.file_padding, self.file_truncation = backend.padding, backend.truncation
+        self._backend = Backend(copy_of(backend))
+        self._changing = threading.Lock()
+        self._extra = list(dict.fromkeys(extra))
+        self._named: dict[str, str] = {}
+        for name, token in (named or {}).items():
+            self._set_named(name, token)
+        self.padding_side: str = _side(self.config.get("padding_side", "right"), "padding_side")
+        self.truncation_side: str = _side(self.config.get("truncation_side", "right"), "truncation_side")
+        self.model_max_length: int = _longest(self.config)
+        self.model_input_names: list[str] = list(self.config.get("model_input_names") or model_input_names)
+        self.clean_up_tokenization_spaces = bool(self.config.get("clean_up_tokenization_spaces"))
+
+    # ---- text to ids
+
+    def __call__(
+        self,
+        text: Any,
+        text_pair: Any = None,
+        *,
+        add_special_tokens: bool = True,
+        padding: Padding = False,
+        truncation: Truncation = None,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: str | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
+        return_offsets_mapping: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_overflowing_tokens: bool = False,
+        return_length: bool = False,
+    ) -> Encoding:
+        """Encodes a text, a pair of texts, or a batch of either.
+
+        padding: True or "longest", "max_length", False or "do_not_pad".
+        truncation: True or "longest_first", "only_first", "only_second", False or "do_not_truncate". Left out,
+        a max_length without padding truncates. Lengths count the special tokens.
+        return_tensors: "pt" or "np"; otherwise lists. The other return_ options add keys; by default the keys are
+        the tokenizer's `model_input_names`.
+        """
+        _check_choice("return_tensors", return_tensors, (None, "pt", "np"))
+        rows, batched = rows_of(text, text_pair, is_split_into_words)
+        pad = _padding(padding)
+        cut = self._cut(
+            truncation, pad, max_length, stride, add_special_tokens, any(_is_pair(r, is_split_into_words) for r in rows)
+        )
+        target = self._pad_target(pad, max_length)
+        self._check_multiple(pad_to_multiple_of, pad, cut)
+        backend = self._backend.plain if cut is None else self._backend.cutting(cut)
+        try:
+            found = backend.encode_batch(
+                rows, is_pretokenized=is_split_into_words, add_special_tokens=add_special_tokens
+            )
+        except TypeError:
+            raise explain_refusal(rows) from None
+        except Exception as error:  # the library raises plain exceptions
+            raise InputError(f"{error}. Choose another truncation, or a longer max_length.") from error
+
+        sources = list(range(len(found)))
+        if return_overflowing_tokens:
+            sources = [n for n, row in enumerate(found) for _ in range(1 + len(row.overflowing))]
+            found = [piece for row in found for piece in (row, *row.overflowing)]
+        if pad != "do_not_pad":
+            self._pad_rows(found, target, pad_to_multiple_of, padding_side)
+
+        data: dict[str, Any] = {"input_ids": [row.ids for row in found]}
+        if self._wants("token_type_ids", return_token_type_ids):
+            data["token_type_ids"] = [row.type_ids for row in found]
+        if self._wants("attention_mask", return_attention_mask):
+            data["attention_mask"] = [row.attention_mask for row in found]
+        if return_special_tokens_mask:
+            data["special_tokens_mask"] = [row.special_tokens_mask for row in found]
+        if return_offsets_mapping:
+            data["offset_mapping"] = [row.offsets for row in found]
+        if return_length:
+            data["length"] = [len(row.ids) for row in found]
+        if return_overflowing_tokens:
+            data["overflow_to_sample_mapping"] = sources
+        if return_tensors is not None:
+            data = as_tensors(data, return_tensors)
+        elif not batched and not return_overflowing_tokens:
+            data = {name: value if name == "length" else value[0] for name, value in data.items()}
+        return Encoding(data, found)
+
+    def encode(self, text: Any, text_pair: Any = None, **options: Any) -> list[int]:
+        """Only the ids. Options are those of calling the tokenizer."""
+        return self(text, text_pair, **options)["input_ids"]
+
+    def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False) -> list[str]:
+        """The tokens as written in the vocabulary."""
+        return self(text, pair, add_special_tokens=add_special_tokens).tokens()
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """How many special tokens encoding puts around a text, or around a pair."""
+        return self.backend.num_special_tokens_to_add(pair)
+
+    def pad(
+        self,
+        encoded: Any,
+        padding: Padding = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | None = None,
+    ) -> Encoding:
+        """Brings encoded texts to one length: a list of encodings, or one dict of lists. Made for collating."""
+        _check_choice("return_tensors", return_tensors, (None, "pt", "np"))
+        data, tensors = _columns(encoded)
+        ids = data["input_ids"]
+        single = bool(ids) and isinstance(ids[0], int)
+        if single:
+            data = {name: [value] for name, value in data.items()}
+            ids = data["input_ids"]
+        if any(len(value) != len(ids) for value in data.values()):
+            counts = ", ".join(f"{name} {len(value)}" for name, value in data.items())
+            raise InputError(f"Every key must have the same number of rows, but there are {counts}.")
+        pad = _padding(padding)
+        target = self._pad_target(pad, max_length)
+        self._check_multiple(pad_to_multiple_of, pad, None)
+        if self._wants("attention_mask", return_attention_mask) and "attention_mask" not in data:
+            data["attention_mask"] = [[1] * len(row) for row in ids]
+        if pad != "do_not_pad" and ids:
+            length = _round_up(target or max(map(len, ids)), pad_to_multiple_of)
+            left = _side(padding_side or self.padding_side, "padding_side") == "left"
+            fill = {
+                "input_ids": self._pad_id(),
+                "attention_mask": 0,
+                "token_type_ids": _PAD_TYPE,
+                "special_tokens_mask": 1,
+                "offset_mapping": (0, 0),
+            }
+            for name in data.keys() & fill.keys():
+                data[name] = [_filled(row, length, fill[name], left) for row in data[name]]
+        kind = return_tensors or tensors
+        if single and kind is None:
+            data = {name: value[0] for name, value in data.items()}
+        return Encoding(as_tensors(data, kind) if kind else data)
+
+    # ---- ids to text
+
+    def decode(
+        self,
+        ids: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str:
+        """The text of one id, a list of ids, or a one-dimensional tensor."""
+        plain = _ids(ids)
+        try:
+            text: str = self.backend.decode(plain, skip_special_tokens=skip_special_tokens)
+        except (OverflowError, TypeError) as error:
+            raise _bad_id(plain, len(self)) from error
+        return clean_up(text) if self._cleans(clean_up_tokenization_spaces) else text
+
+    def batch_decode(
+        self,
+        sequences: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> list[str]:
+        """The text of each row."""
+        rows = sequences.tolist() if hasattr(sequences, "tolist") else sequences
+        return [self.decode(row, skip_special_tokens, clean_up_tokenization_spaces) for row in rows]
+
+    # ---- the vocabulary
+
+    @property
+    def backend(self) -> tokenizers.Tokenizer:
+        """The wrapped tokenizer. Read it, but do not change it: other threads may be using it."""
+        return self._backend.plain
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens the vocabulary has without added tokens. `len(tok)` counts those too."""
+        return self.backend.get_vocab_size(with_added_tokens=False)
+
+    def __len__(self) -> int:
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    def __bool__(self) -> bool:
+        return True  # `if tokenizer` asks whether there is one, not whether it has tokens
+
+    def get_vocab(self) -> dict[str, int]:
+        """Every token with its id, added tokens too."""
+        return self.backend.get_vocab(with_added_tokens=True)
+
+    @overload
+    def convert_tokens_to_ids(self, tokens: str) -> int | None: ...
+    @overload
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int | None]: ...
+    def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | None | list[int | None]:
+        """The id of a token, or of each; that of the unknown token where it is not in the vocabulary."""
+        if isinstance(tokens, str):
+            found = self.backend.token_to_id(tokens)
+            return self.unk_token_id if found is None else found
+        return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    @overload
+    def convert_ids_to_tokens(self, ids: int, skip_special_tokens: bool = False) -> str: ...
+    @overload
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> list[str]: ...
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
+        """The token of an id, or of each."""
+        plain, backend = _ids(ids), self.backend
+        skipped = set(self.all_special_ids) if skip_special_tokens else set()
+        found = []
+        for index in plain:
+            if index in skipped:
+                continue
+            try:
+                token = backend.id_to_token(index)
+            except (OverflowError, TypeError):
+                token = None
+            if token is None:
+                raise _bad_id([index], len(self))
+            found.append(token)
+        return found[0] if isinstance(ids, int) and found else found
+
+    def add_tokens(
+        self, new_tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False
+    ) -> int:
+        """Adds tokens that are never split, and returns how many. A model's embedding must grow with them."""
+        wanted = [new_tokens] if isinstance(new_tokens, str | AddedToken) else list(new_tokens)
+        for token in wanted:
+            if not isinstance(token, str | AddedToken) or not content_of(token):
+                raise InputError(f"A new token must be a string that is not empty, but one is {token!r}.")
+        with self._changing:
+            changed = copy_of(self._backend.plain)
+            count: int = (changed.add_special_tokens if special_tokens else changed.add_tokens)(wanted)
+            self._backend = Backend(changed)
+        return count
+
+    # ---- special tokens
+
+    def add_special_tokens(
+        self,
+        special_tokens_dict: Mapping[str, Any],
+        replace_extra_special_tokens: bool = True,
+    ) -> int:
+        """Names special tokens, adding those the vocabulary lacks; returns how many were added.
+
+        Keys are bos_token, eos_token, …, and extra_special_tokens (or additional_special_tokens) for a list.
+        """
+        for key in special_tokens_dict:
+            if key not in (*NAMES, *EXTRAS):
+                raise InputError(
+                    f"{key} is not a special token; the names are {', '.join((*NAMES, *EXTRAS))}."
+                    + did_you_mean(key, (*NAMES, *EXTRAS))
+                )
+        count = 0
+        for key, value in special_tokens_dict.items():
+            tokens = list(value) if key in EXTRAS else [value]
+            for token in tokens:
+                if not content_of(token):
+                    raise InputError(f"{key} must be a string that is not empty, but it is {token!r}.")
+            count += self.add_tokens(tokens, special_tokens=True)
+            if key in NAMES:
+                self._set_named(key, value)
+            else:
+                kept = [] if replace_extra_special_tokens else self._extra
+                self._extra = list(dict.fromkeys([*kept, *filter(None, map(content_of, tokens))]))
+        return count
+
+    @property
+    def special_tokens_map(self) -> dict[str, str]:
+        """The named special tokens that are set."""
+        return {name: self._named[name] for name in NAMES if name in self._named}
+
+    @property
+    def extra_special_tokens(self) -> list[str]:
+        """Special tokens without one of the seven names."""
+        return list(self._extra)
+
+    @property
+    def additional_special_tokens(self) -> list[str]:
+        """The older name of extra_special_tokens."""
+        return list(self._extra)
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """Every special token, each once."""
+        return list(dict.fromkeys([*self.special_tokens_map.values(), *self._extra]))
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of every special token."""
+        found = (self.backend.token_to_id(token) for token in self.all_special_tokens)
+        return [index for index in found if index is not None]
+
+    # ---- files
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Writes the files this library and `transformers` open; returns them. See `save_tokenizer`."""
+        from clearhead.text.save import save_tokenizer  # the saver knows the tokenizer, not the other way round
+
+        return save_tokenizer(self, folder)
+
+    def __repr__(self) -> str:
+        kind = type(self.backend.model).__name__
+        return f"Tokenizer({kind}, {len(self)} tokens, special={self.special_tokens_map})"
+
+    # ---- how the calls above work
+
+    def _wants(self, name: str, asked: bool | None) -> bool:
+        return name in self.model_input_names if asked is None else asked
+
+    def _cleans(self, asked: bool | None) -> bool:
+        if isinstance(self.backend.model, models.BPE):
+            # spaces before punctuation are text here, not an artefact; `transformers` ignores the request too
+            return False
+        return self.clean_up_tokenization_spaces if asked is None else asked
+
+    def _set_named(self, name: str, value: str | AddedToken | None) -> None:
+        if value is None:
+            self._named.pop(name, None)
+            return
+        token = content_of(value)
+        if token is None or self.backend.token_to_id(token) is None:
+            close = did_you_mean(token, self.all_special_tokens) if token else ""
+            raise TokenizerError(
+                f"{name} cannot be {value!r}: the vocabulary does not have it.{close} "
+                f'Add it with tok.add_special_tokens({{"{name}": …}}) and let the model\'s embedding grow by one.'
+            )
+        self._named[name] = token
+
+    def _cut(
+        self, truncation: Truncation, pad: str, length: int | None, stride: int, special: bool, pair: bool
+    ) -> Cut | None:
+        """How to truncate; None where nothing is cut."""
+        if truncation is None:
+            truncation = "longest_first" if length is not None and pad == "do_not_pad" else False
+        if isinstance(truncation, bool):
+            truncation = "longest_first" if truncation else "do_not_truncate"
+        _check_choice("truncation", truncation, _TRUNCATIONS)
+        _check_length("max_length", length, least=1)
+        _check_length("stride", stride, least=0)
+        if length is None:
+            length = self.model_max_length
+        if truncation == "do_not_truncate" or length >= _ANY_LENGTH:
+            return None
+        room = length - (self.num_special_tokens_to_add(pair) if special else 0)
+        if room < 0:
+            raise InputError(
+                f"max_length={length} leaves no room: this tokenizer adds {length - room} special tokens. "
+                "Ask for a longer max_length, or for add_special_tokens=False."
+            )
+        if stride and stride >= room:
+            raise InputError(
+                f"stride={stride} must be smaller than the {room} tokens that max_length={length} leaves for text."
+            )
+        return Cut(length, stride, truncation, _side(self.truncation_side, "truncation_side"))
+
+    def _pad_target(self, pad: str, length: int | None) -> int | None:
+        """The fixed length to pad to; None to pad to the longest row."""
+        if pad == "do_not_pad":
+            return None
+        self._pad_id()
+        _check_length("max_length", length, least=1)
+        if pad == "longest":
+            return None
+        length = self.model_max_length if length is None else length
+        if length >= _ANY_LENGTH:
+            raise InputError(
+                'padding="max_length" needs a length, and this tokenizer has no model_max_length. '
+                "Pass max_length=…, or use padding=True for the longest text of the batch."
+            )
+        return length
+
+    def _pad_id(self) -> int:
+        found = self.pad_token_id
+        if found is None:
+            raise TokenizerError(
+                "This tokenizer has no padding token, so texts cannot be padded. Choose one of its tokens "
+                '(tok.pad_token = tok.eos_token), or add one (tok.add_special_tokens({"pad_token": "[PAD]"})).'
+            )
+        return found
+
+    def _pad_rows(
+        self, rows: list[tokenizers.Encoding], target: int | None, multiple: int | None, side: str | None
+    ) -> None:
+        """Pads the rows of this call; they belong to nobody else."""
+        length = _round_up(target or max((len(row) for row in rows), default=0), multiple)
+        side, pad_id, pad_token = _side(side or self.padding_side, "padding_side"), self._pad_id(), self.pad_token
+        for row in rows:
+            row.pad(length, direction=side, pad_id=pad_id, pad_type_id=_PAD_TYPE, pad_token=pad_token)
+
+    def _check_multiple(self, multiple: int | None, pad: str, cut: Cut | None) -> None:
+        _check_length("pad_to_multiple_of", multiple, least=1)
+        if multiple and pad != "do_not_pad" and cut is not None and cut.max_length % multiple:
+            raise InputError(
+                f"Texts are cut to {cut.max_length} tokens, which is not a multiple of pad_to_multiple_of={multiple}. "
+                "Choose a max_length that is."
+            )
+
+
+def _padding(asked: Padding) -> str:
+    if isinstance(asked, bool):
+        asked = "longest" if asked else "do_not_pad"
+    _check_choice("padding", asked, _PADDINGS)
+    return asked
+
+
+def _check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
+    if not any(value is choice or value == choice for choice in choices):
+        known = [choice for choice in choices if isinstance(choice, str)]
+        raise InputError(
+            f"{name} is {value!r}; it must be one of {', '.join(known)}." + did_you_mean(str(value), known)
+        )
+
+
+def _check_length(name: str, value: int | None, least: int) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, but it is {value!r}.")
+
+
+def _side(value: Any, name: str) -> Literal["right", "left"]:
+    if value not in _SIDES:
+        raise InputError(f"{name} must be right or left, but it is {value!r}.")
+    return value
+
+
+def _longest(config: Mapping[str, Any]) -> int:
+    value = config.get("model_max_length", config.get("max_len"))
+    if value is None:
+        return NO_LIMIT
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        raise TokenizerError(f"model_max_length must be a number of tokens, but tokenizer_config.json says {value!r}.")
+    return min(int(min(value, NO_LIMIT)), NO_LIMIT)
+
+
+def _is_pair(row: Any, words: bool) -> bool:
+    return isinstance(row, tuple) and len(row) == 2 and (not words or isinstance(row[0], list | tuple))
+
+
+def _round_up(length: int, multiple: int | None) -> int:
+    return -(-length // multiple) * multiple if multiple else length
+
+
+def _filled(row: list[Any], length: int, value: Any, left: bool) -> list[Any]:
+    missing = [value] * (length - len(row))
+    return missing + list(row) if left else list(row) + missing
+
+
+def _columns(encoded: Any) -> tuple[dict[str, Any], str | None]:
+    """One dict of lists, and the kind of tensor the values were."""
+    if isinstance(encoded, list | tuple):
+        if not encoded or not all(isinstance(item, Mapping) for item in encoded):
+            raise InputError("pad takes encodings: a list of dicts, or one dict of lists. The list holds none.")
+        missing = [n for n, item in enumerate(encoded) if item.keys() != encoded[0].keys()]
+        if missing:
+            raise InputError(f"Every encoding must have the same keys, but number {missing[0]} differs from the first.")
+        encoded = {name: [item[name] for item in encoded] for name in encoded[0]}
+    if not isinstance(encoded, Mapping) or "input_ids" not in encoded:
+        raise InputError("pad takes encodings: a list of dicts, or one dict of lists, with input_ids in it.")
+    ids = encoded["input_ids"]
+    sample = ids[0] if isinstance(ids, list | tuple) and ids else ids
+    tensors = ("pt" if hasattr(sample, "to") else "np") if hasattr(sample, "tolist") else None
+    return {name: _lists(value) for name, value in encoded.items()}, tensors
+
+
+def _lists(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return [_lists(item) for item in value] if isinstance(value, list) else value
+
+
+def _ids(ids: Any) -> list[int]:
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    if isinstance(ids, int):
+        ids = [ids]
+    if not isinstance(ids, Iterable) or isinstance(ids, str | bytes | Mapping):
+        raise InputError(f"Ids must be a whole number, a list of them or a tensor, not a {type(ids).__name__}.")
+    plain = list(ids)
+    if plain and (isinstance(plain[0], list | tuple) or getattr(plain[0], "ndim", 0)):
+        raise InputError("These ids have several rows. Use batch_decode, or pass one row.")
+    return plain
+
+
+def _bad_id(ids: list[Any], size: int) -> InputError:
+    wrong = next((i for i in ids if not isinstance(i, int) or not 0 <= i < size), ids[0])
+    hint = " Positions that a loss ignores (-100) are not tokens; leave them out." if wrong == -100 else ""
+    return InputError(f"{wrong!r} is not a token id: ids are whole numbers from 0 to {size - 1}.{hint}")

@@ -1,0 +1,90 @@
+"""Findings in the terminal, in the colours they have everywhere: queries violet, keys orange, values blue."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from clearhead.explain.walk import Step, Vector, Walk
+
+COLOURS = {"query": "#9b7be0", "key": "#e08f3c", "value": "#4a8fd8", "plain": ""}
+# Tokens take turns, so that neighbours can be told apart.
+TOKEN_COLOURS = ("#7a4fd0", "#b5651d", "#2f74c0", "#3f9b5f", "#c0447f")
+_BAR = 24
+
+
+def show_spaces(token: str) -> str:
+    """A token as a chip: spaces and line breaks made visible, byte-level spellings undone."""
+    return token.replace("Ġ", "␣").replace("▁", "␣").replace("Ċ", "⏎").replace(" ", "␣").replace("\n", "⏎")
+
+
+def bar(share: float, width: int = _BAR) -> str:
+    """A bar of eighths: `share` of `width` cells."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def draw_walk(walk: Walk, console: Console) -> None:
+    head = Text()
+    head.append(f"{walk.model}", style="bold")
+    head.append(f"  layer {walk.layer} of {walk.layers}, head {walk.head} of {walk.heads}, counted from 0\n")
+    for n, token in enumerate(walk.tokens):
+        head.append(f" {show_spaces(token)} ", style="bold reverse" if n == walk.position else "dim")
+        head.append(" ")
+    console.print(head, "")
+    for n, step in enumerate(walk.steps, start=1):
+        console.print(_draw_step(n, step, walk))
+
+
+def _draw_step(number: int, step: Step, walk: Walk) -> RenderableType:
+    title = Text.assemble((f"{number}. {step.title}", "bold"), ("   " + step.tap, "dim"))
+    parts: list[RenderableType] = [title, Text(step.says, style="italic")]
+    if step.vectors:
+        parts.append(_vectors(step.vectors))
+    if step.columns:
+        parts.append(_columns(step, walk))
+    if step.guesses:
+        parts.append(draw_guesses(step.guesses))
+    return Padding(Group(*parts), (0, 0, 1, 0))
+
+
+def _vectors(vectors: list[Vector]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for vector in vectors:
+        style = COLOURS[vector.role]
+        shown = " ".join(f"{v:8.3f}" for v in vector.numbers)
+        more = f"  … {vector.length} numbers" if vector.length > len(vector.numbers) else ""
+        table.add_row(Text(vector.label, style=style), Text(shown, style=style) + Text(more, style="dim"))
+    return table
+
+
+def _columns(step: Step, walk: Walk) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("looks at", no_wrap=True)
+    for column in step.columns:
+        table.add_column(column.label, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for n, token in enumerate(walk.tokens):
+        cells = []
+        share = 0.0
+        for column in step.columns:
+            value = column.numbers[n]
+            cells.append("hidden" if value is None else f"{value:.3f}")
+            share = value or 0.0 if column.is_share else share
+        style = "bold" if n == walk.position else ""
+        table.add_row(Text(show_spaces(token), style=style), *cells, Text(bar(share), style=COLOURS["query"]))
+    return table
+
+
+def draw_guesses(guesses: list[tuple[str, float]]) -> Table:
+    """Candidates with their chances, as a number and as a bar against the best."""
+    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
+    best = max((chance for _, chance in guesses), default=1.0) or 1.0
+    for token, chance in guesses:
+        table.add_row(show_spaces(token), f"{chance:7.2%}", Text(bar(chance / best), style=COLOURS["value"]))
+    return table
