@@ -5,7 +5,6 @@ Prints ratios. Machines are noisy: sides are timed in turns and compared by thei
 
 from __future__ import annotations
 
-import resource
 import statistics
 import subprocess
 import sys
@@ -86,7 +85,9 @@ def glass_walls() -> None:
                 "all attention weights": watching("layers.*.attention.weights"),
                 "weights and hidden states": watching("layers.*.attention.weights", "layers.*.output"),
                 "transformers, plain": lambda: theirs(ids),
-                "transformers, output_attentions": lambda: eager(ids, output_attentions=True, output_hidden_states=True),
+                "transformers, output_attentions": lambda: eager(
+                    ids, output_attentions=True, output_hidden_states=True
+                ),
             }
         )
     print("Glass walls: GPT-2 124M (random weights), one text of 128 tokens, forward pass")
@@ -95,7 +96,7 @@ def glass_walls() -> None:
 
 
 LOAD = """
-import resource, sys, time, torch
+import re, sys, time, torch
 which, folder, dtype = sys.argv[1:]
 if which == "clearhead":
     from pathlib import Path
@@ -105,7 +106,9 @@ else:
     import transformers
     transformers.utils.logging.disable_progress_bar()
     from transformers import GPT2LMHeadModel
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():  # of this process's own memory; getrusage would count its parent's
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+before = peak()
 start = time.perf_counter()
 if which == "clearhead":
     model = hub.load_model(Path(folder), dtype=dtype)
@@ -115,7 +118,7 @@ loaded = time.perf_counter() - start
 with torch.no_grad():
     model(torch.arange(8)[None])
 first = time.perf_counter() - start
-grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+grown = peak() - before
 size = sum(p.numel() * p.element_size() for p in model.parameters())
 print(loaded, first, grown / size)
 """
@@ -140,7 +143,7 @@ def loading() -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(2)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {resource.getpagesize()} byte pages\n")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads\n")
     start_up()
     glass_walls()
     loading()

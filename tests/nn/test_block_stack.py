@@ -309,6 +309,24 @@ def test_padding_does_not_change_the_text_beside_it():
     torch.testing.assert_close(stack(long, attention_mask=mask)[:, :4], stack(short), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("window", [None, 2])
+def test_a_mask_with_four_axes_says_everything_itself_and_any_other_only_hides_more(window):
+    """As transformers users expect: order and window are taken from a 4-D mask, and kept under a 2-D or 3-D one."""
+    stack, ids = a_stack(windows=[window, window]), ids_of()
+    own = torch.rand(2, 1, 6, 6, generator=torch.Generator().manual_seed(2)) < 0.5
+    own[..., 0] = True
+    i, j = torch.arange(6)[:, None], torch.arange(6)
+    built_in = (j <= i) & (i - j < (window or 6))
+    added = torch.zeros(2, 1, 6, 6).masked_fill(~own, -torch.inf)
+    padding = own[:, 0, 1]
+    cases = [(own, own), (added, own), (own[:, 0], own & built_in), (padding, padding[:, None, None] & built_in)]
+    for mask, want in cases:
+        with trace(stack, "layers.*.attention.weights") as seen:
+            stack(ids, attention_mask=mask)
+        for weights in seen.values():
+            assert torch.equal(weights > 0, want.expand(2, HEADS, 6, 6))
+
+
 def test_a_position_bias_is_computed_once_and_reaches_every_layer():
     stack = a_stack(position_bias=RelativeBuckets(8, HEADS, max_distance=10, bidirectional=False))
     nn.init.normal_(stack.position_bias.table.weight, std=2.0)

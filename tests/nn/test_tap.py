@@ -763,6 +763,7 @@ class Graphs:
 @pytest.fixture
 def graphs():
     torch._dynamo.reset()
+    torch.compiler.set_stance("default")  # whatever another test has left behind
     yield Graphs()
     torch.compiler.set_stance("default")
     torch._dynamo.reset()

@@ -94,7 +94,9 @@ def test_logits_only_where_asked(gpt2):
         ("single_label_classification", 4, torch.randint(0, 4, (3,))),
     ],
 )
-@pytest.mark.parametrize("cls", [transformers.BertForSequenceClassification, transformers.GPT2ForSequenceClassification])
+@pytest.mark.parametrize(
+    "cls", [transformers.BertForSequenceClassification, transformers.GPT2ForSequenceClassification]
+)
 def test_kinds_of_classification(tmp_path, cls, problem, count, labels):
     theirs, ours = pair(tmp_path, cls, num_labels=count, problem_type=problem)
     ids = torch.randint(1, 40, (3, 7))
@@ -103,7 +105,10 @@ def test_kinds_of_classification(tmp_path, cls, problem, count, labels):
 
 def test_label_names_travel(tmp_path):
     _, ours = pair(
-        tmp_path, transformers.BertForSequenceClassification, id2label={0: "bad", 1: "good"}, label2id={"bad": 0, "good": 1}
+        tmp_path,
+        transformers.BertForSequenceClassification,
+        id2label={0: "bad", 1: "good"},
+        label2id={"bad": 0, "good": 1},
     )
     hub.save_model(ours, tmp_path / "b")
     there = transformers.AutoConfig.from_pretrained(tmp_path / "b")

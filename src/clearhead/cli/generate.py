@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.style import MODEL_HELP, note, open_model, print_json
+from clearhead.cli.style import MODEL_HELP, note, open_model, print_json, waiting
 
 
 def command(
@@ -54,10 +54,11 @@ def command(
         "length_penalty": length_penalty,
         "seed": seed,
     }
-    pipe = open_model(model, dtype=dtype, device=device, revision=revision)
-    from clearhead.generate import Options
+    with waiting("Getting ready …"):
+        from clearhead.generate import Options
 
-    Options.from_keywords(options)  # complain before the first token, not after
+    Options.from_keywords(options)  # complain before anything is loaded
+    pipe = open_model(model, dtype=dtype, device=device, revision=revision)
     if as_json or num_beams > 1 or num_return_sequences > 1:
         answer = pipe.generate(prompt, **options)
         answers = answer if isinstance(answer, list) else [answer]

@@ -53,12 +53,13 @@ def command(
         return
     from rich.text import Text
 
-    from clearhead.views.terminal import TOKEN_COLOURS, show_spaces
+    from clearhead.views.terminal import TOKEN_COLOURS, chip, show_spaces
 
     line = Text()
     for n, (token, number) in enumerate(zip(tokens, ids, strict=True)):
-        line.append(f" {show_spaces(token)} ", style=f"white on {TOKEN_COLOURS[n % len(TOKEN_COLOURS)]}")
-        line.append(f" {number}  ", style="dim")
+        line.append(chip(show_spaces(token)), style=f"white on {TOKEN_COLOURS[n % len(TOKEN_COLOURS)]}")
+        line.append(f"\u00a0{number} ", style="dim")
+        line.append(" ")
     out().print(line)
     note(f"{len(ids)} tokens, {len(tokenizer):,} in the vocabulary")
 

@@ -122,7 +122,7 @@ def walk(
         )
     ]
     if layer > 0:
-        says = f"{layer} layer{'s' if layer > 1 else ''} below have already rewritten it."
+        says = "The layer below has rewritten it." if layer == 1 else f"The {layer} layers below have rewritten it."
         steps.append(Step("The layers below", says, f"{at}input", [vector(f"input of layer {layer}", f"{at}input")]))
     steps.append(
         Step(

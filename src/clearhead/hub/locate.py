@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from clearhead.errors import CheckpointError, did_you_mean
 from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX, read_index
@@ -58,8 +60,10 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub import errors as hub_errors
 
+    offline = constants.HF_HUB_OFFLINE or not _answers(constants.ENDPOINT)
+
     def fetch(file: str, at: str | None) -> Path:
-        return Path(hf_hub_download(repo, file, revision=at))
+        return Path(hf_hub_download(repo, file, revision=at, local_files_only=offline))
 
     def fetch_if_there(file: str, at: str) -> Path | None:
         try:
@@ -106,3 +110,16 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
         raise CheckpointError(f"{repo}{at} on the hub is not a model Clearhead can read: {error}") from None
     except (hub_errors.HfHubHTTPError, hub_errors.HFValidationError, OSError) as error:
         raise CheckpointError(f"{repo}{at} could not be fetched from the hub: {error}") from None
+
+
+def _answers(endpoint: str) -> bool:
+    """Whether the hub can be reached: without this look, a machine with no network would retry for half a minute."""
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")):
+        return True  # a proxy decides
+    address = urlsplit(endpoint)
+    try:
+        port = address.port or (80 if address.scheme == "http" else 443)
+        with socket.create_connection((address.hostname or "", port), timeout=10):
+            return True
+    except OSError:
+        return False

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from clearhead.errors import ConfigError, InputError, did_you_mean
 from clearhead.models.checkpoint import CheckpointMap
@@ -49,7 +50,7 @@ class Family:
     def make(self, config: Config, task: str | None = None, device: str | torch.device = "cpu") -> Model:
         """A model with freshly drawn weights (on the meta device: shapes only)."""
         task = self.check_task(task or self.default_task)
-        with torch.device(device):
+        with torch.device(device), _NoDefaultInit():
             model = self.build(config, task)
         model.family, model.task = self, task
         model.tie_weights()
@@ -61,3 +62,16 @@ class Family:
         if name not in self.presets:
             raise ConfigError(f"{self.title} has no preset {name!r}.{did_you_mean(name, self.presets)}")
         return self.config(**self.presets[name])
+
+
+class _NoDefaultInit(TorchFunctionMode):
+    """torch's modules draw weights when they are made. Families draw their own, or load them: save the work.
+
+    (On the meta device the drawing alone would import a second's worth of torch.)
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)

@@ -17,6 +17,28 @@ from clearhead.nn.tap import is_watched, tap
 ATTENTION_TAPS = ("query", "key", "value", "scores", "weights", "heads", "output")
 
 
+def weigh(
+    module: nn.Module,
+    query: Tensor,  # (batch, heads, Q, head_dim)
+    key: Tensor,  # (batch, heads, K, head_dim)
+    mask: BoundMask,
+    *,
+    scale: float,
+    bias: Tensor | None = None,
+    dtype: torch.dtype | None = None,  # of the weights; default: the query's
+) -> Tensor:
+    """The explicit path's first half: score → scale → mask → softmax. Weights (batch, heads, Q, K), rows sum to one."""
+    scores = (query @ key.transpose(-1, -2)) * scale
+    if bias is not None:
+        scores = scores + bias
+    scores = tap(module, "scores", scores)
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    weights = F.softmax(mask.hide(scores), dim=-1, dtype=precise).to(dtype or query.dtype)
+    if mask.dead is not None:
+        weights = weights.masked_fill(mask.dead, 0.0)
+    return tap(module, "weights", weights)
+
+
 def attend(
     module: nn.Module,
     query: Tensor,  # (batch, heads, Q, head_dim)
@@ -35,14 +57,7 @@ def attend(
         if shared > 1:
             key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
         q, k = (query.float(), key.float()) if upcast else (query, key)
-        scores = (q @ k.transpose(-1, -2)) * scale
-        if bias is not None:
-            scores = scores + bias
-        scores = tap(module, "scores", scores)
-        weights = F.softmax(mask.hide(scores), dim=-1, dtype=torch.float32).to(value.dtype)
-        if mask.dead is not None:
-            weights = weights.masked_fill(mask.dead, 0.0)
-        weights = tap(module, "weights", weights)
+        weights = weigh(module, q, k, mask, scale=scale, bias=bias, dtype=value.dtype)
         heads = F.dropout(weights, dropout) @ value
     else:
         heads = F.scaled_dot_product_attention(

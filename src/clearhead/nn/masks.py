@@ -18,7 +18,7 @@ from clearhead.errors import InputError
 class BoundMask:
     """A mask for given lengths. At most one of `is_causal` and the dense tensors is in use."""
 
-    is_causal: bool = False
+    is_causal: bool = False  # only for as many queries as keys: torch aligns the flag top left
     visible: Tensor | None = None  # bool, True = may be seen; broadcastable to (batch, heads, query, key)
     added: Tensor | None = None  # float, added to the scores; same shape rule
     dead: Tensor | None = None  # bool (…, query, 1): queries that see nothing; they are opened above, zeroed after

@@ -23,8 +23,8 @@ from clearhead.errors import InputError, TraceError, near
 
 _watching: list[Trace] = []
 
-# Wrappers that torch puts around a model; they are no part of anybody's name for a tensor.
-_WRAPPERS = {"_orig_mod": "", "module": ""}
+# The wrapper that torch.nn.parallel puts around a model is no part of anybody's name for a tensor.
+_WRAPPERS = {"module": ""}
 
 
 def tap(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
@@ -46,6 +46,8 @@ def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
     points: dict[str, tuple[nn.Module, str]] = {}
 
     def walk(module: nn.Module, path: str) -> None:
+        # A compiled wrapper answers for the attributes of the module inside it; the tensors are that module's.
+        module = getattr(module, "_orig_mod", module)
         for name in getattr(module, "taps", ()):
             points.setdefault(path + name, (module, name))
         renamed = getattr(module, "tap_names", None) or _WRAPPERS

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
-from clearhead.nn.attention import ATTENTION_TAPS, attend
+from clearhead.nn.attention import ATTENTION_TAPS, attend, weigh
 from clearhead.nn.masks import BoundMask, Mask
 from clearhead.nn.tap import is_watched, tap
 
@@ -58,16 +58,6 @@ def _check_mask(name: str, mask: Tensor, *shapes: tuple[int, ...]) -> None:
     if shapes and mask.shape not in shapes:
         fitting = " or ".join(map(str, shapes))
         raise TorchInputError(f"{name} has shape {tuple(mask.shape)}; for these inputs it must be {fitting}.")
-
-
-def _weigh(module: nn.Module, query: Tensor, key: Tensor, mask: BoundMask, scale: float) -> Tensor:
-    """The weights, (batch, heads, Q, K), as the explicit path of `attend` computes and announces them."""
-    scores = tap(module, "scores", (query @ key.transpose(-1, -2)) * scale)
-    precise = torch.promote_types(scores.dtype, torch.float32)
-    weights = F.softmax(mask.hide(scores), dim=-1, dtype=precise).to(query.dtype)
-    if mask.dead is not None:
-        weights = weights.masked_fill(mask.dead, 0.0)
-    return tap(module, "weights", weights)
 
 
 class MultiheadAttention(nn.MultiheadAttention):
@@ -116,7 +106,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         weights = None
         if need_weights:
             # torch, too, returns the weights as dropout has left them
-            weights = F.dropout(_weigh(self, q, k, mask, scale), dropout)
+            weights = F.dropout(weigh(self, q, k, mask, scale=scale), dropout)
             heads = tap(self, "heads", weights @ v)
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights[0] if layout == "no batch" else weights
@@ -200,7 +190,7 @@ class _Layer(nn.Module):
     """
 
     taps = ("input", "feedforward.hidden", "feedforward.output", "output")
-    tap_names = {"self_attn": "attention", "multihead_attn": "cross_attention"}  # noqa: RUF012
+    tap_names = {"self_attn": "attention", "multihead_attn": "cross_attention"}
 
     self_attn: nn.MultiheadAttention
     linear1: nn.Linear

@@ -54,9 +54,7 @@ class Backend:
             copy = self._copies.get(cut)
             if copy is None:
                 copy = copy_of(self.plain)
-                copy.enable_truncation(
-                    cut.max_length, stride=cut.stride, strategy=cut.strategy, direction=cut.side
-                )
+                copy.enable_truncation(cut.max_length, stride=cut.stride, strategy=cut.strategy, direction=cut.side)
                 self._copies[cut] = copy
                 if len(self._copies) > MOST_COPIES:
                     self._copies.popitem(last=False)

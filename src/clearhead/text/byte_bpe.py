@@ -63,25 +63,22 @@ def wrap_like_roberta(
     """`<s> text </s>`, and `<s> text </s></s> pair </s>`."""
     pieces = {}
     for name in ("cls_token", "sep_token"):
-        token = tokens.get(name)
-        index = None if token is None else backend.token_to_id(token)
-        if index is None:
+        piece = _piece(backend, tokens.get(name))
+        if piece is None:
             raise TokenizerError(
-                f"vocab.json has no {name} {token}, which this kind of tokenizer puts around a text. "
+                f"vocab.json has no {name} {tokens.get(name)}, which this kind of tokenizer puts around a text. "
                 f"If it has another name, set {name} in tokenizer_config.json."
             )
-        pieces[name] = (token, index)
+        pieces[name] = piece
     backend.post_processor = processors.RobertaProcessing(
-        sep=pieces["sep_token"],
-        cls=pieces["cls_token"],
+        pieces["sep_token"],
+        pieces["cls_token"],
         trim_offsets=bool(config.get("trim_offsets", True)),
         add_prefix_space=bool(config.get("add_prefix_space", False)),
     )
 
 
-def wrap_with_bos_eos(
-    backend: tokenizers.Tokenizer, tokens: Mapping[str, str | None], *, bos: bool, eos: bool
-) -> None:
+def wrap_with_bos_eos(backend: tokenizers.Tokenizer, tokens: Mapping[str, str | None], *, bos: bool, eos: bool) -> None:
     """Begins each text with the first token, ends it with the last, or both."""
     first = _piece(backend, tokens.get("bos_token")) if bos else None
     last = _piece(backend, tokens.get("eos_token")) if eos else None
@@ -89,8 +86,7 @@ def wrap_with_bos_eos(
     after = [last[0]] if last else []
     backend.post_processor = processors.TemplateProcessing(
         single=[f"{token}:0" for token in (*before, "$A", *after)],
-        pair=[f"{token}:0" for token in (*before, "$A", *after)]
-        + [f"{token}:1" for token in (*before, "$B", *after)],
+        pair=[f"{token}:0" for token in (*before, "$A", *after)] + [f"{token}:1" for token in (*before, "$B", *after)],
         special_tokens=[piece for piece in (first, last) if piece],
     )
 

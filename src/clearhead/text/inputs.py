@@ -20,7 +20,7 @@ def rows_of(text: Any, pair: Any, words: bool) -> tuple[list[Any], bool]:
     if pair is None:
         return [_row(item, f"item {n} of the batch", words) for n, item in enumerate(text)], True
     if not _is_list(pair):
-        raise InputError(f"The text is a batch of {len(text)}, so text_pair must be a list, not {_kind(pair)}.")
+        raise InputError(f"The text is a batch of {len(text)}, so text_pair must be a list, but it is {_kind(pair)}.")
     if len(pair) != len(text):
         raise InputError(
             f"The text is a batch of {len(text)} and text_pair one of {len(pair)}. Each text needs its second text."
@@ -62,7 +62,9 @@ def _row(item: Any, where: str, words: bool) -> Any:
 def _check_one(value: Any, where: str, words: bool) -> None:
     if words:
         if not _is_list(value):
-            raise InputError(f"With is_split_into_words=True {where} must be a list of words, not {_kind(value)}.")
+            raise InputError(
+                f"With is_split_into_words=True {where} must be a list of words, but it is {_kind(value)}."
+            )
         for word in value:
             if not isinstance(word, str):
                 raise InputError(f"In {where}, every word must be a string, but one is {_kind(word)}.")
@@ -80,4 +82,4 @@ def _is_list(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return "None (NoneType)" if value is None else f"a {type(value).__name__}"
+    return f"of type {type(value).__name__}"

@@ -148,7 +148,7 @@ def _open_older(where: Path, said: _Said) -> Tokenizer:
         named = _names(said)
         for name, token in named_pieces(model).items():
             named.setdefault(name, AddedToken(token, special=True))
-        backend = build_pieces(found, model, family and family.name, _contents(named), said.config)
+        backend = build_pieces(found, model, family.name if family else None, _contents(named), said.config)
         _register(backend, said, named, found, ids_must_match=True)
         # `transformers` rebuilds these from the vocabulary alone; the general class opens tokenizer.json as it is
         saved_class = "PreTrainedTokenizerFast"
@@ -246,7 +246,7 @@ def _apply_settings(backend: tokenizers.Tokenizer, said: _Said) -> None:
             )
         if isinstance(wrapper, processors.RobertaProcessing):
             backend.post_processor = processors.RobertaProcessing(
-                sep=wrapper.sep, cls=wrapper.cls, trim_offsets=wrapper.trim_offsets, add_prefix_space=prefix
+                wrapper.sep, wrapper.cls, trim_offsets=wrapper.trim_offsets, add_prefix_space=prefix
             )
 
 

@@ -1,7 +1,6 @@
 """Writes a tokenizer to a folder, in files that this library and `transformers` open alike."""
 
 import copy
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -52,6 +51,9 @@ def _vocabulary_files(backend: tokenizers.Tokenizer) -> dict[str, bytes]:
     byte_level = isinstance(backend.model, models.BPE) and isinstance(backend.decoder, decoders.ByteLevel)
     if not byte_level and not isinstance(backend.model, models.WordPiece):
         return {}
+    ids = backend.get_vocab(with_added_tokens=False).values()
+    if not byte_level and sorted(ids) != list(range(len(ids))):
+        return {}  # the lines of vocab.txt are the ids, so a gap cannot be written
     with tempfile.TemporaryDirectory() as scratch:
         made = [Path(name) for name in backend.model.save(scratch)]
         return {path.name: path.read_bytes() for path in made}
@@ -102,7 +104,7 @@ def _config(tokenizer: Tokenizer) -> dict[str, Any]:
     # readers that find this list look no further, so no file left over from an older save can confuse them
     added = tokenizer.backend.get_added_tokens_decoder()
     config["added_tokens_decoder"] = {str(index): as_object(added[index]) for index in sorted(added)}
-    return json.loads(json.dumps(config))
+    return config
 
 
 def _note_pipeline(config: dict[str, Any], backend: tokenizers.Tokenizer) -> None:

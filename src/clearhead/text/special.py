@@ -8,7 +8,7 @@ from tokenizers import AddedToken
 from clearhead.errors import TokenizerError
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-EXTRAS = ("additional_special_tokens", "extra_special_tokens")
+EXTRAS = ("extra_special_tokens", "additional_special_tokens")  # the newer name first
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
@@ -42,17 +42,18 @@ def extra_tokens(config: Mapping[str, Any], where: str) -> list[Any]:
     own = [value for key, value in config.items() if _is_own_name(key, value)]
     for key in EXTRAS:
         value = config.get(key) or []
-        if isinstance(value, Mapping):
-            value = list(value.values())
-        if not isinstance(value, list):
+        if not isinstance(value, list | Mapping):
             raise TokenizerError(f"{key} in {where} must be a list of tokens, but it is {value!r}.")
-        own += value
+        own += value.values() if isinstance(value, Mapping) else value
+        if value and isinstance(value, list):
+            break  # a list under the newer name replaces one under the older
     return own
 
 
 def listed_extras(config: Mapping[str, Any]) -> list[str | None]:
     """The part of them that stands in a list, and so can be written back as one."""
-    return [content_of(v) for key in EXTRAS if isinstance(config.get(key), list) for v in config[key]]
+    lists = (config[key] for key in EXTRAS if config.get(key) and isinstance(config[key], list))
+    return [content_of(value) for value in next(lists, [])]
 
 
 def _is_own_name(key: str, value: Any) -> bool:

@@ -136,11 +136,12 @@ class Tokenizer:
         the tokenizer's `model_input_names`.
         """
         _check_choice("return_tensors", return_tensors, (None, "pt", "np"))
+        _check_length("stride", stride, least=0)
         rows, batched = rows_of(text, text_pair, is_split_into_words)
         pad = _padding(padding)
-        cut = self._cut(
-            truncation, pad, max_length, stride, add_special_tokens, any(_is_pair(r, is_split_into_words) for r in rows)
-        )
+        pairs = any(_is_pair(row, is_split_into_words) for row in rows)
+        step = stride if return_overflowing_tokens else 0  # it says how the pieces cut off overlap, nothing else
+        cut = self._cut(truncation, pad, max_length, step, add_special_tokens, pairs)
         target = self._pad_target(pad, max_length)
         self._check_multiple(pad_to_multiple_of, pad, cut)
         backend = self._backend.plain if cut is None else self._backend.cutting(cut)
@@ -150,8 +151,13 @@ class Tokenizer:
             )
         except TypeError:
             raise explain_refusal(rows) from None
-        except Exception as error:  # the library raises plain exceptions
-            raise InputError(f"{error}. Choose another truncation, or a longer max_length.") from error
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises plain exceptions, and panics over a long stride
+            raise InputError(
+                f"These texts cannot be cut as asked: {str(error).rstrip('.')}. "
+                "Choose another truncation, a longer max_length or a shorter stride."
+            ) from error
 
         sources = list(range(len(found)))
         if return_overflowing_tokens:
@@ -248,7 +254,7 @@ class Tokenizer:
             text: str = self.backend.decode(plain, skip_special_tokens=skip_special_tokens)
         except (OverflowError, TypeError) as error:
             raise _bad_id(plain, len(self)) from error
-        return clean_up(text) if self._cleans(clean_up_tokenization_spaces) else text
+        return clean_up(text) if self.cleans_up(clean_up_tokenization_spaces) else text
 
     def batch_decode(
         self,
@@ -259,6 +265,13 @@ class Tokenizer:
         """The text of each row."""
         rows = sequences.tolist() if hasattr(sequences, "tolist") else sequences
         return [self.decode(row, skip_special_tokens, clean_up_tokenization_spaces) for row in rows]
+
+    def cleans_up(self, asked: bool | None = None) -> bool:
+        """Whether decoding removes the spaces before punctuation, given what the caller asked for."""
+        if isinstance(self.backend.model, models.BPE):
+            # spaces before punctuation are text here, not an artefact; `transformers` ignores the request too
+            return False
+        return self.clean_up_tokenization_spaces if asked is None else asked
 
     # ---- the vocabulary
 
@@ -285,8 +298,8 @@ class Tokenizer:
     @overload
     def convert_tokens_to_ids(self, tokens: str) -> int | None: ...
     @overload
-    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int | None]: ...
-    def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | None | list[int | None]:
+    def convert_tokens_to_ids(self, tokens: list[str] | tuple[str, ...]) -> list[int | None]: ...
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | list[int | None] | None:
         """The id of a token, or of each; that of the unknown token where it is not in the vocabulary."""
         if isinstance(tokens, str):
             found = self.backend.token_to_id(tokens)
@@ -299,8 +312,8 @@ class Tokenizer:
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> list[str]: ...
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
         """The token of an id, or of each."""
-        plain, backend = _ids(ids), self.backend
-        skipped = set(self.all_special_ids) if skip_special_tokens else set()
+        plain, backend, one = _ids(ids), self.backend, isinstance(ids, int)
+        skipped = set(self.all_special_ids) if skip_special_tokens and not one else set()
         found = []
         for index in plain:
             if index in skipped:
@@ -312,13 +325,13 @@ class Tokenizer:
             if token is None:
                 raise _bad_id([index], len(self))
             found.append(token)
-        return found[0] if isinstance(ids, int) and found else found
+        return found[0] if one else found
 
     def add_tokens(
         self, new_tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False
     ) -> int:
         """Adds tokens that are never split, and returns how many. A model's embedding must grow with them."""
-        wanted = [new_tokens] if isinstance(new_tokens, str | AddedToken) else list(new_tokens)
+        wanted = list(new_tokens) if isinstance(new_tokens, list | tuple) else [new_tokens]
         for token in wanted:
             if not isinstance(token, str | AddedToken) or not content_of(token):
                 raise InputError(f"A new token must be a string that is not empty, but one is {token!r}.")
@@ -402,12 +415,6 @@ class Tokenizer:
     def _wants(self, name: str, asked: bool | None) -> bool:
         return name in self.model_input_names if asked is None else asked
 
-    def _cleans(self, asked: bool | None) -> bool:
-        if isinstance(self.backend.model, models.BPE):
-            # spaces before punctuation are text here, not an artefact; `transformers` ignores the request too
-            return False
-        return self.clean_up_tokenization_spaces if asked is None else asked
-
     def _set_named(self, name: str, value: str | AddedToken | None) -> None:
         if value is None:
             self._named.pop(name, None)
@@ -431,7 +438,6 @@ class Tokenizer:
             truncation = "longest_first" if truncation else "do_not_truncate"
         _check_choice("truncation", truncation, _TRUNCATIONS)
         _check_length("max_length", length, least=1)
-        _check_length("stride", stride, least=0)
         if length is None:
             length = self.model_max_length
         if truncation == "do_not_truncate" or length >= _ANY_LENGTH:
@@ -572,7 +578,7 @@ def _ids(ids: Any) -> list[int]:
     if not isinstance(ids, Iterable) or isinstance(ids, str | bytes | Mapping):
         raise InputError(f"Ids must be a whole number, a list of them or a tensor, not a {type(ids).__name__}.")
     plain = list(ids)
-    if plain and (isinstance(plain[0], list | tuple) or getattr(plain[0], "ndim", 0)):
+    if plain and (isinstance(plain[0], list | tuple) or getattr(plain[0], "ndim", 0) > 0):
         raise InputError("These ids have several rows. Use batch_decode, or pass one row.")
     return plain
 

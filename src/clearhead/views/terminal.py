@@ -27,23 +27,28 @@ def bar(share: float, width: int = _BAR) -> str:
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
+def chip(text: str) -> str:
+    """Text that a terminal does not break inside: its spaces are hard ones."""
+    return f" {text} ".replace(" ", "\u00a0")
+
+
 def draw_walk(walk: Walk, console: Console) -> None:
     head = Text()
-    head.append(f"{walk.model}", style="bold")
+    head.append(walk.model, style="bold")
     head.append(f"  layer {walk.layer} of {walk.layers}, head {walk.head} of {walk.heads}, counted from 0\n")
     for n, token in enumerate(walk.tokens):
-        head.append(f" {show_spaces(token)} ", style="bold reverse" if n == walk.position else "dim")
+        head.append(chip(show_spaces(token)), style="bold reverse" if n == walk.position else "dim")
         head.append(" ")
     console.print(head, "")
     for n, step in enumerate(walk.steps, start=1):
-        console.print(_draw_step(n, step, walk))
+        console.print(_draw_step(n, step, walk, console.width))
 
 
-def _draw_step(number: int, step: Step, walk: Walk) -> RenderableType:
+def _draw_step(number: int, step: Step, walk: Walk, width: int) -> RenderableType:
     title = Text.assemble((f"{number}. {step.title}", "bold"), ("   " + step.tap, "dim"))
     parts: list[RenderableType] = [title, Text(step.says, style="italic")]
     if step.vectors:
-        parts.append(_vectors(step.vectors))
+        parts.append(_vectors(step.vectors, width))
     if step.columns:
         parts.append(_columns(step, walk))
     if step.guesses:
@@ -51,16 +56,17 @@ def _draw_step(number: int, step: Step, walk: Walk) -> RenderableType:
     return Padding(Group(*parts), (0, 0, 1, 0))
 
 
-def _vectors(vectors: list[Vector]) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
+def _vectors(vectors: list[Vector], width: int) -> Text:
+    """A line each, with as many numbers as fit beside the longest label."""
+    label = max(len(vector.label) for vector in vectors)
+    room = max(1, (width - label - len("  … 12,288")) // 8)
+    lines = []
     for vector in vectors:
+        shown = "".join(f"{v:8.3f}" for v in vector.numbers[:room])
         style = COLOURS[vector.role]
-        shown = " ".join(f"{v:8.3f}" for v in vector.numbers)
-        more = f"  … {vector.length} numbers" if vector.length > len(vector.numbers) else ""
-        table.add_row(Text(vector.label, style=style), Text(shown, style=style) + Text(more, style="dim"))
-    return table
+        more = f"  … {vector.length:,}" if vector.length > min(room, len(vector.numbers)) else ""
+        lines.append(Text.assemble((f"{vector.label:{label}}", style), (shown, style), (more, "dim")))
+    return Text("\n").join(lines)
 
 
 def _columns(step: Step, walk: Walk) -> Table:

@@ -1,0 +1,194 @@
+"""Turns ids that arrive one at a time into text, without ever showing half a character or losing one."""
+
+import codecs
+import json
+import re
+from typing import Any, Protocol
+
+import tokenizers
+
+from clearhead.errors import InputError
+from clearhead.text.cleanup import clean_up, settled
+from clearhead.text.tokenizer import Tokenizer
+
+_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
+
+
+class TextStream:
+    """`push` ids as they come; each call returns the text that is now certain, and `flush` returns the rest.
+
+    All pieces together are `tokenizer.decode(all_ids, skip_special_tokens=…)`. The cost grows with the number of
+    ids and no faster.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True) -> None:
+        self._backend = tokenizer.backend
+        added = self._backend.get_added_tokens_decoder()
+        self._skipped = {index for index, token in added.items() if skip_special_tokens and token.special}
+        self._pieces = _pieces(self._backend)
+        self._cleans = tokenizer.cleans_up()
+        self._pending = ""  # text whose spaces a removal may still reach
+        self._seen = 0
+
+    def push(self, token_id: int) -> str:
+        """The text that this id completes; often a word, sometimes nothing yet."""
+        try:
+            token = self._backend.id_to_token(int(token_id))
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InputError(f"{token_id!r} is not a token id. Push one whole number at a time.") from error
+        if token is None or token_id in self._skipped:
+            return ""
+        return self._clean(self._pieces.push(int(token_id), token))
+
+    def settle(self) -> None:
+        """Counts everything so far as shown: for a prompt, whose text the reader already has."""
+        self._pieces.settle()
+        self._pending, self._seen = "", 0
+
+    def flush(self) -> str:
+        """Whatever is still held back. After this a new text can begin."""
+        text = self._pending + self._pieces.flush()
+        self._pending, self._seen = "", 0
+        return clean_up(text) if self._cleans else text
+
+    def _clean(self, text: str) -> str:
+        if not self._cleans:
+            return text
+        self._pending += text
+        place = settled(self._pending, self._seen)
+        ready, self._pending = self._pending[:place], self._pending[place:]
+        self._seen = len(self._pending)
+        return clean_up(ready)
+
+
+class _Pieces(Protocol):
+    """One way to decode id by id."""
+
+    def push(self, token_id: int, token: str) -> str: ...
+    def settle(self) -> None: ...
+    def flush(self) -> str: ...
+
+
+class _Bytes:
+    """Byte-level tokens are bytes in disguise; only the end of a character can be missing."""
+
+    def __init__(self) -> None:
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token_id: int, token: str) -> str:
+        try:
+            data = bytes(_BYTE_OF[char] for char in token)
+        except KeyError:  # an added token that was never written in the disguise
+            data = token.encode("utf-8")
+        return self._utf8.decode(data)
+
+    def settle(self) -> None:
+        """An unfinished character has not been shown, so it stays."""
+
+    def flush(self) -> str:
+        return self._utf8.decode(b"", final=True)
+
+
+class _Window:
+    """Other tokens decode on their own, but for the space before them: the token before decides that.
+
+    Tokens that are single bytes are held until another token ends their run, because the library decides about
+    the whole run whether it is text.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self._backend = backend
+        self._context: list[int] = []
+        self._shown = ""
+        self._held: list[int] = []
+
+    def push(self, token_id: int, token: str) -> str:
+        self._held.append(token_id)
+        return "" if _BYTE.fullmatch(token) else self._release()
+
+    def settle(self) -> None:
+        self._context += self._held
+        self._held = []
+        self._shown = self._decode(self._context)
+
+    def flush(self) -> str:
+        text = self._release()
+        self._context, self._shown = [], ""
+        return text
+
+    def _release(self) -> str:
+        if not self._held:
+            return ""
+        text = self._decode(self._context + self._held)
+        new = _beyond(self._shown, text)
+        self._context, self._held = self._held[-1:], []
+        self._shown = self._decode(self._context)
+        return new
+
+    def _decode(self, ids: list[int]) -> str:
+        text: str = self._backend.decode(ids, skip_special_tokens=False)
+        return text
+
+
+class _Whole:
+    """For decoders whose text can change with any later token: nothing is certain before the end."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self._backend = backend
+        self._ids: list[int] = []
+        self._shown = ""
+
+    def push(self, token_id: int, token: str) -> str:
+        self._ids.append(token_id)
+        return ""
+
+    def settle(self) -> None:
+        self._shown = self._backend.decode(self._ids, skip_special_tokens=False)
+
+    def flush(self) -> str:
+        text: str = self._backend.decode(self._ids, skip_special_tokens=False)
+        new = _beyond(self._shown, text)
+        self._ids, self._shown = [], ""
+        return new
+
+
+def _pieces(backend: tokenizers.Tokenizer) -> _Pieces:
+    """The way that is right for this decoder."""
+    if backend.decoder is None:
+        return _Window(backend)
+    steps = _steps(json.loads(backend.decoder.__getstate__()))
+    kinds = [step["type"] for step in steps]
+    if kinds == ["ByteLevel"]:
+        return _Bytes()
+    fused = False
+    for step in steps:
+        fused = fused or step["type"] == "Fuse"
+        token_by_token = step["type"] in ("WordPiece", "Metaspace", "BPEDecoder", "ByteFallback", "Fuse")
+        replaces = step["type"] == "Replace" and not fused
+        # a single character at the very start belongs to the first token, whatever comes later
+        strips = step["type"] == "Strip" and step.get("stop") == 0 and step.get("start", 0) <= 1
+        if not (token_by_token or replaces or strips):
+            return _Whole(backend)
+    return _Window(backend)
+
+
+def _beyond(shown: str, text: str) -> str:
+    """The text from the first character on that has not been shown."""
+    pairs = zip(shown, text, strict=False)
+    return text[next((n for n, (old, new) in enumerate(pairs) if old != new), min(len(shown), len(text))) :]
+
+
+def _steps(decoder: dict[str, Any]) -> list[dict[str, Any]]:
+    if decoder["type"] == "Sequence":
+        return [step for inner in decoder["decoders"] for step in _steps(inner)]
+    return [decoder]
+
+
+def _disguises() -> dict[str, int]:
+    """GPT-2 writes each byte as one visible character: itself where it is visible, one from 256 on otherwise."""
+    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(256 + n): byte for n, byte in enumerate(hidden)}
+
+
+_BYTE_OF = _disguises()

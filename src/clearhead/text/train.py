@@ -1,0 +1,218 @@
+"""Trains a tokenizer on a corpus: byte-level BPE, WordPiece or Unigram. The same corpus gives the same tokenizer."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from clearhead.errors import InputError, TokenizerError, did_you_mean
+from clearhead.text.byte_bpe import byte_bpe, wrap_with_bos_eos
+from clearhead.text.corpus import Corpus, progress
+from clearhead.text.families import by_name
+from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.wordpiece import wordpiece
+
+KINDS = ("bpe", "wordpiece", "unigram")
+_END = "<|endoftext|>"
+_UNIGRAM_TOKENS = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+_WORDPIECE_ORDER = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+_SPACE = "▁"
+
+
+def train_tokenizer(
+    files_or_iterable: str | os.PathLike[str] | Iterable[Any],
+    kind: str = "bpe",
+    vocab_size: int = 30_000,
+    *,
+    min_frequency: int = 2,
+    special_tokens: Sequence[str] | None = None,
+    lowercase: bool | None = None,
+    show_progress: bool = True,
+    model_max_length: int | None = None,
+) -> Tokenizer:
+    """Trains a tokenizer on text files (paths, or a list of them) or on an iterable of texts.
+
+    kind: "bpe" works on bytes like GPT-2 and never meets an unknown character; "wordpiece" works like BERT;
+    "unigram" works like T5. Strings in a list count as files when all of them look like file names.
+    min_frequency: how often a merge must be seen (not used by unigram). special_tokens: further ones, never split.
+    lowercase: whether case is ignored; by default only wordpiece does.
+    """
+    if kind not in KINDS:
+        raise InputError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}.{did_you_mean(str(kind), KINDS)}")
+    for name, value in (("vocab_size", vocab_size), ("min_frequency", min_frequency)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, but it is {value!r}.")
+    extra = _extra(special_tokens)
+    lowercase = kind == "wordpiece" if lowercase is None else lowercase
+    show = show_progress and sys.stderr.isatty()
+    corpus = Corpus(files_or_iterable)
+    config: dict[str, Any] = {} if model_max_length is None else {"model_max_length": model_max_length}
+    train = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}[kind]
+    tokenizer = train(corpus, vocab_size, min_frequency, extra, lowercase, show, config)
+    if len(tokenizer) > vocab_size:
+        raise _too_small(vocab_size, len(tokenizer), "its characters and special tokens alone")
+    return tokenizer
+
+
+def _train_bpe(
+    corpus: Corpus,
+    size: int,
+    least: int,
+    extra: list[str],
+    lowercase: bool,
+    show: bool,
+    config: dict[str, Any],
+) -> Tokenizer:
+    tokens = list(dict.fromkeys([_END, *extra]))
+    if size < 256 + len(tokens):
+        raise _too_small(size, 256 + len(tokens), f"256 bytes and {len(tokens)} special tokens")
+    backend = byte_bpe({}, [])
+    if lowercase:
+        backend.normalizer = normalizers.Lowercase()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=least,
+        special_tokens=tokens,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=show,
+    )
+    with progress(show, corpus.size) as advance:
+        _train(backend, corpus.read(advance), trainer)
+    wrap_with_bos_eos(backend, {}, bos=False, eos=False)
+    return Tokenizer(
+        backend,
+        config,
+        named=by_name("gpt2").tokens,
+        extra=[token for token in extra if token != _END],
+        # the GPT-2 class of `transformers` knows no normalizer
+        saved_class="PreTrainedTokenizerFast" if lowercase else "GPT2Tokenizer",
+    )
+
+
+def _train_wordpiece(
+    corpus: Corpus,
+    size: int,
+    least: int,
+    extra: list[str],
+    lowercase: bool,
+    show: bool,
+    config: dict[str, Any],
+) -> Tokenizer:
+    family = by_name("bert")
+    tokens = list(dict.fromkeys([*(family.tokens[name] for name in _WORDPIECE_ORDER), *extra]))
+    backend = wordpiece({family.tokens["unk_token"]: 0}, family.tokens, lowercase=lowercase)
+    with progress(show, corpus.size and 2 * corpus.size) as advance:
+        starts, inside = _alphabet(backend, corpus.read(advance, keep=True))
+        letters = [f"##{char}" for char in sorted(inside)]
+        if size < len(tokens) + len(letters) + len(starts | inside):
+            needed = len(tokens) + len(letters) + len(starts | inside)
+            raise _too_small(size, needed, f"{len(starts | inside)} characters and {len(tokens)} special tokens")
+        # The library numbers "##" letters in a random order and breaks ties by number. Passing them as special
+        # tokens numbers them first; the vocabulary is taken from the result, and that mark is not.
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=size, min_frequency=least, special_tokens=[*tokens, *letters], show_progress=show
+        )
+        _train(backend, corpus.read(advance), trainer)
+    backend = wordpiece(backend.get_vocab(), family.tokens, lowercase=lowercase)
+    backend.add_special_tokens(tokens)
+    own = set(family.tokens.values())
+    return Tokenizer(
+        backend,
+        config,
+        named=family.tokens,
+        extra=[token for token in extra if token not in own],
+        model_input_names=family.inputs,
+        saved_class="BertTokenizer",
+    )
+
+
+def _train_unigram(
+    corpus: Corpus,
+    size: int,
+    least: int,
+    extra: list[str],
+    lowercase: bool,
+    show: bool,
+    config: dict[str, Any],
+) -> Tokenizer:
+    tokens = list(dict.fromkeys([*_UNIGRAM_TOKENS.values(), *extra]))
+    unknown = _UNIGRAM_TOKENS["unk_token"]
+    backend = _unigram_pipeline(models.Unigram(), lowercase)
+    trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=tokens, unk_token=unknown, show_progress=show)
+    with progress(show, corpus.size) as advance:
+        _train(backend, corpus.read(advance), trainer)
+    scores = [(str(piece), float(score)) for piece, score in json.loads(backend.to_str())["model"]["vocab"]]
+    vocab = [(token, 0.0) for token in tokens] + _settled([item for item in scores if item[0] not in tokens])
+    backend = _unigram_pipeline(models.Unigram(vocab, unk_id=tokens.index(unknown)), lowercase)
+    backend.add_special_tokens(tokens)
+    end = _UNIGRAM_TOKENS["eos_token"]
+    backend.post_processor = processors.TemplateProcessing(
+        single=["$A", end], pair=["$A", end, "$B", end], special_tokens=[(end, tokens.index(end))]
+    )
+    own = set(_UNIGRAM_TOKENS.values())
+    return Tokenizer(backend, config, named=_UNIGRAM_TOKENS, extra=[token for token in extra if token not in own])
+
+
+def _unigram_pipeline(model: models.Unigram, lowercase: bool) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = normalizers.Sequence(
+        [
+            normalizers.Nmt(),  # line ends and other controls become spaces or nothing
+            normalizers.NFKC(),
+            *([normalizers.Lowercase()] if lowercase else []),
+            normalizers.Replace(Regex(r"\A +| +\z"), ""),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
+    )
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=_SPACE, prepend_scheme="always")
+    backend.decoder = decoders.Metaspace(replacement=_SPACE, prepend_scheme="always")
+    return backend
+
+
+def _settled(scores: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The same pieces with their scores made reproducible.
+
+    The library adds numbers up in a random order, which shows in the last digits, and hands the lowest scores to
+    rare characters in a random order. So scores are rounded, and those lowest ones go round in alphabetical order.
+    """
+    if not scores:
+        return []
+    single = [piece for piece, _ in scores if len(piece) == 1]
+    lowest = min(score for _, score in scores)
+    step = 1e-4  # between two of those lowest scores
+    rare = {piece: score for piece, score in scores if len(piece) == 1 and score <= lowest + step * len(single)}
+    final = dict(scores) | dict(zip(sorted(rare), sorted(rare.values(), reverse=True), strict=True))
+    return sorted(((piece, round(score, 6)) for piece, score in final.items()), key=lambda item: (-item[1], item[0]))
+
+
+def _alphabet(backend: tokenizers.Tokenizer, texts: Iterator[str]) -> tuple[set[str], set[str]]:
+    """The characters that start a word, and those inside one."""
+    starts: set[str] = set()
+    inside: set[str] = set()
+    seen: set[str] = set()
+    for text in texts:
+        new = set(backend.normalizer.normalize_str(text).split()) - seen
+        seen |= new
+        for chunk in new:
+            for word, _ in backend.pre_tokenizer.pre_tokenize_str(chunk):
+                starts.add(word[0])
+                inside.update(word[1:])
+    return starts, inside
+
+
+def _train(backend: tokenizers.Tokenizer, texts: Iterator[str], trainer: trainers.Trainer) -> None:
+    backend.train_from_iterator(texts, trainer)
+
+
+def _extra(tokens: Sequence[str] | None) -> list[str]:
+    if isinstance(tokens, str) or not all(isinstance(token, str) and token for token in tokens or ()):
+        raise InputError(f"special_tokens must be a list of strings that are not empty, but it is {tokens!r}.")
+    return list(dict.fromkeys(tokens or ()))
+
+
+def _too_small(size: int, needed: int, why: str) -> TokenizerError:
+    return TokenizerError(f"vocab_size={size} is too small: this corpus needs at least {needed}, for {why}.")
