@@ -171,7 +171,7 @@ class Pipeline:
                 raise InputError("This model has no token to begin with, so it needs a prompt.")
             rows, prompts = [[start]], [""]
         else:
-            prompts = [text] if isinstance(text, str) else list(text)
+            prompts = list(text) if isinstance(text, list | tuple) else [text]
             if not prompts:
                 raise InputError("The list of texts is empty.")
             rows = [self._prompt_ids(_checked(prompt)) for prompt in prompts]

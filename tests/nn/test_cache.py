@@ -315,6 +315,14 @@ def test_what_an_earlier_call_wrote_is_constant():
     assert torch.autograd.grad(out, embeds, allow_unused=True) == (None,)
 
 
+def test_the_encoders_keys_of_an_earlier_call_are_constant_too():
+    model, memory = DECODERS["gpt2 with cross-attention"](), torch.randn(1, 4, 12, requires_grad=True)
+    first = model(torch.tensor([[3]]), encoder_hidden_states=memory, use_cache=True)
+    assert torch.autograd.grad(first.logits.sum(), memory, retain_graph=True)[0].any()
+    out = model(torch.tensor([[3]]), encoder_hidden_states=memory, past_key_values=first.past_key_values)
+    assert torch.autograd.grad(out.logits.sum(), memory, allow_unused=True) == (None,)
+
+
 @pytest.mark.parametrize("calls", [1, 2], ids=["one later call", "two later calls"])
 def test_a_later_call_has_the_gradients_of_its_own_positions(calls):
     """Its own keys and values are not "written in an earlier call": they take part in the gradient."""

@@ -166,6 +166,16 @@ def test_additive_masks_add_up():
     torch.testing.assert_close(bound.hide(scores), scores + first + second)
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_a_row_of_large_finite_numbers_is_still_seen(path):
+    """Only -inf hides; the lowest number everywhere prefers nothing, so the query averages, as in transformers."""
+    low = torch.zeros(BATCH, 1, 3, 3)
+    low[:, :, 1] = torch.finfo(torch.float32).min
+    query, key, value = qkv(3, 3)
+    out = run(path, query, key, value, Mask(added=(low,)).bind(3, 3))
+    torch.testing.assert_close(out[:, :, 1], value.mean(2))
+
+
 def test_two_large_finite_additive_masks_may_overflow_together_without_harm():
     low = torch.full((BATCH, 1, 3, 3), torch.finfo(torch.float32).min)
     bound = (Mask(added=(low,)) & Mask(added=(low,))).bind(3, 3)

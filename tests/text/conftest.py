@@ -4,7 +4,7 @@ import importlib.util
 import os
 from pathlib import Path
 
-os.environ.setdefault("RUST_BACKTRACE", "0")  # a refused stride would fill the screen
+os.environ["RUST_BACKTRACE"] = "0"  # a refused stride would fill the screen
 
 import pytest
 

@@ -335,7 +335,7 @@ def test_models_of_another_kind_are_refused(tmp_path, lines, options):
         lines, vocab_size=80 if options.get("model_type") == "char" else 300, hard_vocab_limit=False, **options
     )
     (tmp_path / "tokenizer.model").write_bytes(data)
-    with pytest.raises(TokenizerError, match="not supported|only unigram and BPE"):
+    with pytest.raises(TokenizerError, match=r"not supported|only unigram and BPE"):
         load_tokenizer(tmp_path)
 
 

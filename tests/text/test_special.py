@@ -1,5 +1,8 @@
 """The vocabulary and its special tokens: reading, setting, adding."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from tokenizers import AddedToken
@@ -111,6 +114,16 @@ def test_a_copy_of_the_backend_is_the_same_tokenizer(folder):
     tok.add_tokens(["plain", AddedToken("<r>", rstrip=True, normalized=False)])
     tok.add_tokens(["<s1>"], special_tokens=True)
     assert copy_of(tok.backend).to_str() == tok.backend.to_str()
+
+
+def test_a_tokenizer_can_be_pickled_and_copied(folder):
+    tok = load_tokenizer(folder)
+    tok.add_special_tokens({"pad_token": "<blank>"})
+    tok.padding_side = "left"
+    for other in (pickle.loads(pickle.dumps(tok)), copy.deepcopy(tok)):
+        assert other(["a", "b c"], padding=True) == tok(["a", "b c"], padding=True)
+        other.add_tokens(["only here"])
+        assert len(other) == len(tok) + 1
 
 
 def test_padding_agrees_with_transformers(folder):

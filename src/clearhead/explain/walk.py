@@ -7,7 +7,7 @@ feed-forward → the layers above → scores for every word → the choice.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +16,9 @@ from clearhead.errors import InputError
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tap import trace
-from clearhead.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import Pipeline
 
 Role = Literal["query", "key", "value", "plain"]
 

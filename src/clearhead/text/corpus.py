@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -53,7 +52,7 @@ class Corpus:
             for number, text in enumerate(self._texts):
                 if not isinstance(text, str):
                     raise InputError(
-                        f"Text {number} of the corpus must be a string, but it is a {type(text).__name__}."
+                        f"Text {number} of the corpus must be a string, but it is of type {type(text).__name__}."
                     )
                 if self._kept is not None:
                     self._kept.write(json.dumps(text) + "\n")
@@ -62,8 +61,8 @@ class Corpus:
 
 @contextmanager
 def progress(show: bool, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error over the bytes read, where a person is there to see it."""
-    if not show or not total or not sys.stderr.isatty():
+    """A bar on standard error over the bytes read, where their number is known."""
+    if not show or not total:
         yield lambda _: None
         return
     from rich.console import Console
@@ -80,7 +79,9 @@ def _files(source: Any) -> list[Path] | None:
     if isinstance(source, str | os.PathLike):
         source = [source]
     elif isinstance(source, bytes) or not isinstance(source, Iterable):
-        raise InputError(f"Train on files, or on an iterable of texts, not on a {type(source).__name__}.")
+        raise InputError(
+            f"Train on files, or on an iterable of texts, not on something of type {type(source).__name__}."
+        )
     elif not isinstance(source, list | tuple) or not all(_names_a_file(item) for item in source):
         return None
     if not source:

@@ -17,6 +17,7 @@ _BERT_TOKENS = {
     "cls_token": "[CLS]",
     "mask_token": "[MASK]",
 }
+_DEBERTA_TOKENS = {**_BERT_TOKENS, "bos_token": "[CLS]", "eos_token": "[SEP]"}
 _ROBERTA_TOKENS = {
     "bos_token": "<s>",
     "eos_token": "</s>",
@@ -30,10 +31,10 @@ _ROBERTA_TOKENS = {
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of tokenizer. `legacy` is the kind of vocabulary file it had before tokenizer.json."""
+    """One kind of tokenizer. `legacy` is the older vocabulary file it can be rebuilt from, if any."""
 
     name: str
-    legacy: str
+    legacy: str | None
     tokens: Mapping[str, str]
     inputs: tuple[str, ...] = _IDS_AND_MASK
     classes: tuple[str, ...] = ()
@@ -67,6 +68,14 @@ FAMILIES = (
         ("roberta", "roberta-prelayernorm", "bart", "longformer", "led", "mvp", "data2vec-text", "ibert"),
     ),
     Family(
+        "deberta",
+        None,
+        _DEBERTA_TOKENS,
+        _WITH_TYPES,
+        ("DebertaTokenizer", "DebertaV2Tokenizer"),
+        ("deberta", "deberta-v2"),
+    ),
+    Family(
         "t5",
         "sentencepiece",
         {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
@@ -77,15 +86,7 @@ FAMILIES = (
     Family(
         "albert",
         "sentencepiece",
-        {
-            "bos_token": "[CLS]",
-            "eos_token": "[SEP]",
-            "unk_token": "<unk>",
-            "sep_token": "[SEP]",
-            "pad_token": "<pad>",
-            "cls_token": "[CLS]",
-            "mask_token": "[MASK]",
-        },
+        {**_DEBERTA_TOKENS, "unk_token": "<unk>", "pad_token": "<pad>"},
         _WITH_TYPES,
         ("AlbertTokenizer",),
         ("albert",),

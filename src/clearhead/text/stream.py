@@ -163,13 +163,22 @@ def _pieces(backend: tokenizers.Tokenizer) -> _Pieces:
     fused = False
     for step in steps:
         fused = fused or step["type"] == "Fuse"
-        token_by_token = step["type"] in ("WordPiece", "Metaspace", "BPEDecoder", "ByteFallback", "Fuse")
-        replaces = step["type"] == "Replace" and not fused
-        # a single character at the very start belongs to the first token, whatever comes later
-        strips = step["type"] == "Strip" and step.get("stop") == 0 and step.get("start", 0) <= 1
-        if not (token_by_token or replaces or strips):
+        if not _is_local(step, fused, backend):
             return _Whole(backend)
     return _Window(backend)
+
+
+def _is_local(step: dict[str, Any], fused: bool, backend: tokenizers.Tokenizer) -> bool:
+    """Whether this step leaves what came before a token as it was."""
+    kind = step["type"]
+    if kind == "Replace":
+        return not fused
+    if kind == "Strip":
+        return step["stop"] == 0 and step["start"] <= 1  # one character at the start is the first token's affair
+    if kind == "BPEDecoder":
+        suffix = step["suffix"]
+        return all(suffix not in token.removesuffix(suffix) for token in backend.get_vocab())
+    return kind in ("WordPiece", "Metaspace", "ByteFallback", "Fuse")
 
 
 def _beyond(shown: str, text: str) -> str:

