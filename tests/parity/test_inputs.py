@@ -75,7 +75,7 @@ def test_two_dimensional_masks_of_any_type(bert, dtype):
 
 
 def test_logits_only_where_asked(gpt2):
-    theirs, ours = gpt2
+    _, ours = gpt2
     ids = torch.randint(0, 40, (2, 7))
     with torch.no_grad():
         whole = ours(ids).logits

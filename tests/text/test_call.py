@@ -216,7 +216,7 @@ def test_an_empty_batch_is_empty(trained):
             {"stride": 3, "max_length": 5, "truncation": True, "return_overflowing_tokens": True},
             "stride=3",
         ),
-        ("a b c", {"truncation": "only_second", "max_length": 3}, "cannot be cut as asked"),
+        ("a b c", {"truncation": "only_second", "max_length": 3}, "cannot be encoded as asked"),
         ("a", {"padding": True, "padding_side": "top"}, "right or left"),
         ("a", {"padding": True, "pad_to_multiple_of": 0}, "pad_to_multiple_of"),
         ("a", {"padding": True, "truncation": True, "max_length": 9, "pad_to_multiple_of": 8}, "multiple"),

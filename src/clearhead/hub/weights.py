@@ -190,7 +190,7 @@ def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard
     if len(paths) == 1:
         paths[0].rename(folder / SAFETENSORS)
         return
-    where = {}
+    where: dict[str, str] = {}
     for n, (path, names) in enumerate(zip(paths, shards, strict=True), start=1):
         file = f"model-{n:05d}-of-{len(paths):05d}.safetensors"
         path.rename(folder / file)

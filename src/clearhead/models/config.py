@@ -83,7 +83,7 @@ class Config:
         self._at_least(1, "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
         kinds = (None, "regression", "single_label_classification", "multi_label_classification")
         if self.problem_type not in kinds:
-            raise ConfigError(f"problem_type is {self.problem_type!r}; it can be one of {', '.join(kinds[1:])}.")  # type: ignore[arg-type]
+            raise ConfigError(f"problem_type is {self.problem_type!r}; it can be one of {', '.join(kinds[1:])}.")
 
     def _at_least(self, least: float, *names: str) -> None:
         for name in names:

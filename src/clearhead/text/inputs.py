@@ -31,6 +31,11 @@ def rows_of(text: Any, pair: Any, words: bool) -> tuple[list[Any], bool]:
     return list(zip(text, pair, strict=True)), True
 
 
+def is_pair(row: Any, words: bool) -> bool:
+    """Whether a row is two texts."""
+    return isinstance(row, tuple) and len(row) == 2 and (not words or _is_list(row[0]))
+
+
 def explain_refusal(rows: list[Any]) -> InputError:
     """Why the library refused rows that passed the checks: half a surrogate pair is not text."""
     for n, row in enumerate(rows):
@@ -50,8 +55,7 @@ def _strings(row: Any) -> list[str]:
 
 
 def _row(item: Any, where: str, words: bool) -> Any:
-    is_pair = _is_list(item) and len(item) == 2 and all(_is_list(part) == words for part in item)
-    if is_pair:
+    if _is_list(item) and len(item) == 2 and all(_is_list(part) == words for part in item):
         for part in item:
             _check_one(part, where, words)
         return tuple(item)

@@ -12,8 +12,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from clearhead.errors import TokenizerError
 from clearhead.text.backend import copy_of
 from clearhead.text.files import write_json, write_whole
+from clearhead.text.options import NO_LIMIT
 from clearhead.text.special import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
-from clearhead.text.tokenizer import NO_LIMIT, Tokenizer
+from clearhead.text.tokenizer import Tokenizer
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list[Path]:

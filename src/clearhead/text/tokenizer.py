@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import tokenizers
 from tokenizers import AddedToken, models
@@ -12,19 +12,23 @@ from tokenizers import AddedToken, models
 from clearhead.errors import InputError, TokenizerError, did_you_mean
 from clearhead.text.backend import Backend, Cut, copy_of
 from clearhead.text.cleanup import clean_up
+from clearhead.text.collate import PAD_TYPE, check_rows, columns_of, fill
 from clearhead.text.encoding import Encoding, as_tensors
-from clearhead.text.inputs import explain_refusal, rows_of
+from clearhead.text.ids import ids_of, not_an_id
+from clearhead.text.inputs import explain_refusal, is_pair, rows_of
+from clearhead.text.options import (
+    ANY_LENGTH,
+    Padding,
+    Truncation,
+    check_length,
+    check_tensors,
+    longest_length,
+    padding_of,
+    round_up,
+    side_of,
+    truncation_of,
+)
 from clearhead.text.special import EXTRAS, NAMES, content_of
-
-NO_LIMIT = int(1e30)  # what configuration files write for "no longest length"
-_ANY_LENGTH = int(1e20)  # from here on a longest length means there is none
-_SIDES = ("right", "left")
-_PADDINGS = ("longest", "max_length", "do_not_pad")
-_TRUNCATIONS = ("longest_first", "only_first", "only_second", "do_not_truncate")
-_PAD_TYPE = 0
-
-Padding = bool | str
-Truncation = bool | str | None
 
 
 class _SpecialToken:
@@ -99,9 +103,9 @@ class Tokenizer:
         self._named: dict[str, str] = {}
         for name, token in (named or {}).items():
             self._set_named(name, token)
-        self.padding_side: str = _side(self.config.get("padding_side", "right"), "padding_side")
-        self.truncation_side: str = _side(self.config.get("truncation_side", "right"), "truncation_side")
-        self.model_max_length: int = _longest(self.config)
+        self.padding_side: str = side_of(self.config.get("padding_side", "right"), "padding_side")
+        self.truncation_side: str = side_of(self.config.get("truncation_side", "right"), "truncation_side")
+        self.model_max_length: int = longest_length(self.config)
         self.model_input_names: list[str] = list(self.config.get("model_input_names") or model_input_names)
         self.clean_up_tokenization_spaces = bool(self.config.get("clean_up_tokenization_spaces"))
 
@@ -136,11 +140,11 @@ class Tokenizer:
         return_tensors: "pt" or "np"; otherwise lists. The other return_ options add keys; by default the keys are
         the tokenizer's `model_input_names`.
         """
-        _check_choice("return_tensors", return_tensors, (None, "pt", "np"))
-        _check_length("stride", stride, least=0)
+        check_tensors(return_tensors)
+        check_length("stride", stride, least=0)
         rows, batched = rows_of(text, text_pair, is_split_into_words)
-        pad = _padding(padding)
-        pairs = any(_is_pair(row, is_split_into_words) for row in rows)
+        pad = padding_of(padding)
+        pairs = any(is_pair(row, is_split_into_words) for row in rows)
         step = stride if return_overflowing_tokens else 0  # it says how the pieces cut off overlap, nothing else
         cut = self._cut(truncation, pad, max_length, step, add_special_tokens, pairs)
         target = self._pad_target(pad, max_length)
@@ -155,10 +159,8 @@ class Tokenizer:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises plain exceptions, and panics over a long stride
-            raise InputError(
-                f"These texts cannot be cut as asked: {str(error).rstrip('.')}. "
-                "Choose another truncation, a longer max_length or a shorter stride."
-            ) from error
+            hint = "Choose another truncation, a longer max_length or a shorter stride." if cut else ""
+            raise InputError(f"These texts cannot be encoded as asked: {str(error).rstrip('.')}. {hint}") from error
 
         sources = list(range(len(found)))
         if return_overflowing_tokens:
@@ -209,33 +211,23 @@ class Tokenizer:
         return_tensors: str | None = None,
     ) -> Encoding:
         """Brings encoded texts to one length: a list of encodings, or one dict of lists. Made for collating."""
-        _check_choice("return_tensors", return_tensors, (None, "pt", "np"))
-        data, tensors = _columns(encoded)
+        check_tensors(return_tensors)
+        data, tensors = columns_of(encoded)
         ids = data["input_ids"]
         single = bool(ids) and isinstance(ids[0], int)
         if single:
             data = {name: [value] for name, value in data.items()}
             ids = data["input_ids"]
-        if any(len(value) != len(ids) for value in data.values()):
-            counts = ", ".join(f"{name} {len(value)}" for name, value in data.items())
-            raise InputError(f"Every key must have the same number of rows, but there are {counts}.")
-        pad = _padding(padding)
+        check_rows(data)
+        pad = padding_of(padding)
         target = self._pad_target(pad, max_length)
         self._check_multiple(pad_to_multiple_of, pad, None)
         if self._wants("attention_mask", return_attention_mask) and "attention_mask" not in data:
             data["attention_mask"] = [[1] * len(row) for row in ids]
         if pad != "do_not_pad" and ids:
-            length = _round_up(target or max(map(len, ids)), pad_to_multiple_of)
-            left = _side(padding_side or self.padding_side, "padding_side") == "left"
-            fill = {
-                "input_ids": self._pad_id(),
-                "attention_mask": 0,
-                "token_type_ids": _PAD_TYPE,
-                "special_tokens_mask": 1,
-                "offset_mapping": (0, 0),
-            }
-            for name in data.keys() & fill.keys():
-                data[name] = [_filled(row, length, fill[name], left) for row in data[name]]
+            length = round_up(target or max(map(len, ids)), pad_to_multiple_of)
+            side = side_of(padding_side or self.padding_side, "padding_side")
+            fill(data, length, self._pad_id(), left=side == "left")
         kind = return_tensors or tensors
         if single and kind is None:
             data = {name: value[0] for name, value in data.items()}
@@ -250,11 +242,11 @@ class Tokenizer:
         clean_up_tokenization_spaces: bool | None = None,
     ) -> str:
         """The text of one id, a list of ids, or a one-dimensional tensor."""
-        plain = _ids(ids)
+        plain = ids_of(ids)
         try:
             text: str = self.backend.decode(plain, skip_special_tokens=skip_special_tokens)
         except (OverflowError, TypeError) as error:
-            raise _bad_id(plain, len(self)) from error
+            raise not_an_id(plain, len(self)) from error
         return clean_up(text) if self.cleans_up(clean_up_tokenization_spaces) else text
 
     def batch_decode(
@@ -313,7 +305,7 @@ class Tokenizer:
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> list[str]: ...
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
         """The token of an id, or of each."""
-        plain, backend, one = _ids(ids), self.backend, isinstance(ids, int)
+        plain, backend, one = ids_of(ids), self.backend, isinstance(ids, int)
         skipped = set(self.all_special_ids) if skip_special_tokens and not one else set()
         found = []
         for index in plain:
@@ -324,7 +316,7 @@ class Tokenizer:
             except (OverflowError, TypeError):
                 token = None
             if token is None:
-                raise _bad_id([index], len(self))
+                raise not_an_id([index], len(self))
             found.append(token)
         return found[0] if one else found
 
@@ -445,15 +437,11 @@ class Tokenizer:
         self, truncation: Truncation, pad: str, length: int | None, stride: int, special: bool, pair: bool
     ) -> Cut | None:
         """How to truncate; None where nothing is cut."""
-        if truncation is None:
-            truncation = "longest_first" if length is not None and pad == "do_not_pad" else False
-        if isinstance(truncation, bool):
-            truncation = "longest_first" if truncation else "do_not_truncate"
-        _check_choice("truncation", truncation, _TRUNCATIONS)
-        _check_length("max_length", length, least=1)
+        strategy = truncation_of(truncation, pad, length)
+        check_length("max_length", length, least=1)
         if length is None:
             length = self.model_max_length
-        if truncation == "do_not_truncate" or length >= _ANY_LENGTH:
+        if strategy == "do_not_truncate" or length >= ANY_LENGTH:
             return None
         room = length - (self.num_special_tokens_to_add(pair) if special else 0)
         if room < 0:
@@ -465,18 +453,18 @@ class Tokenizer:
             raise InputError(
                 f"stride={stride} must be smaller than the {room} tokens that max_length={length} leaves for text."
             )
-        return Cut(length, stride, truncation, _side(self.truncation_side, "truncation_side"))
+        return Cut(length, stride, strategy, side_of(self.truncation_side, "truncation_side"))
 
     def _pad_target(self, pad: str, length: int | None) -> int | None:
         """The fixed length to pad to; None to pad to the longest row."""
         if pad == "do_not_pad":
             return None
         self._pad_id()
-        _check_length("max_length", length, least=1)
+        check_length("max_length", length, least=1)
         if pad == "longest":
             return None
         length = self.model_max_length if length is None else length
-        if length >= _ANY_LENGTH:
+        if length >= ANY_LENGTH:
             raise InputError(
                 'padding="max_length" needs a length, and this tokenizer has no model_max_length. '
                 "Pass max_length=…, or use padding=True for the longest text of the batch."
@@ -496,107 +484,15 @@ class Tokenizer:
         self, rows: list[tokenizers.Encoding], target: int | None, multiple: int | None, side: str | None
     ) -> None:
         """Pads the rows of this call; they belong to nobody else."""
-        length = _round_up(target or max((len(row) for row in rows), default=0), multiple)
-        side, pad_id, pad_token = _side(side or self.padding_side, "padding_side"), self._pad_id(), self.pad_token
+        length = round_up(target or max((len(row) for row in rows), default=0), multiple)
+        side, pad_id, pad_token = side_of(side or self.padding_side, "padding_side"), self._pad_id(), self.pad_token
         for row in rows:
-            row.pad(length, direction=side, pad_id=pad_id, pad_type_id=_PAD_TYPE, pad_token=pad_token)
+            row.pad(length, direction=side, pad_id=pad_id, pad_type_id=PAD_TYPE, pad_token=pad_token)
 
     def _check_multiple(self, multiple: int | None, pad: str, cut: Cut | None) -> None:
-        _check_length("pad_to_multiple_of", multiple, least=1)
+        check_length("pad_to_multiple_of", multiple, least=1)
         if multiple and pad != "do_not_pad" and cut is not None and cut.max_length % multiple:
             raise InputError(
                 f"Texts are cut to {cut.max_length} tokens, which is not a multiple of pad_to_multiple_of={multiple}. "
                 "Choose a max_length that is."
             )
-
-
-def _padding(asked: Padding) -> str:
-    if isinstance(asked, bool):
-        asked = "longest" if asked else "do_not_pad"
-    _check_choice("padding", asked, _PADDINGS)
-    return asked
-
-
-def _check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    if not any(value is choice or value == choice for choice in choices):
-        known = [choice for choice in choices if isinstance(choice, str)]
-        raise InputError(
-            f"{name} is {value!r}; it must be one of {', '.join(known)}." + did_you_mean(str(value), known)
-        )
-
-
-def _check_length(name: str, value: int | None, least: int) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, but it is {value!r}.")
-
-
-def _side(value: Any, name: str) -> Literal["right", "left"]:
-    if value not in _SIDES:
-        raise InputError(f"{name} must be right or left, but it is {value!r}.")
-    return value
-
-
-def _longest(config: Mapping[str, Any]) -> int:
-    value = config.get("model_max_length", config.get("max_len"))
-    if value is None:
-        return NO_LIMIT
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
-        raise TokenizerError(f"model_max_length must be a number of tokens, but it is {value!r}.")
-    return min(int(min(value, NO_LIMIT)), NO_LIMIT)
-
-
-def _is_pair(row: Any, words: bool) -> bool:
-    return isinstance(row, tuple) and len(row) == 2 and (not words or isinstance(row[0], list | tuple))
-
-
-def _round_up(length: int, multiple: int | None) -> int:
-    return -(-length // multiple) * multiple if multiple else length
-
-
-def _filled(row: list[Any], length: int, value: Any, left: bool) -> list[Any]:
-    missing = [value] * (length - len(row))
-    return missing + list(row) if left else list(row) + missing
-
-
-def _columns(encoded: Any) -> tuple[dict[str, Any], str | None]:
-    """One dict of lists, and the kind of tensor the values were."""
-    if isinstance(encoded, list | tuple):
-        if not encoded or not all(isinstance(item, Mapping) for item in encoded):
-            raise InputError("pad takes encodings: a list of dicts, or one dict of lists. The list holds none.")
-        missing = [n for n, item in enumerate(encoded) if item.keys() != encoded[0].keys()]
-        if missing:
-            raise InputError(f"Every encoding must have the same keys, but number {missing[0]} differs from the first.")
-        encoded = {name: [item[name] for item in encoded] for name in encoded[0]}
-    if not isinstance(encoded, Mapping) or "input_ids" not in encoded:
-        raise InputError("pad takes encodings: a list of dicts, or one dict of lists, with input_ids in it.")
-    ids = encoded["input_ids"]
-    sample = ids[0] if isinstance(ids, list | tuple) and ids else ids
-    tensors = ("pt" if hasattr(sample, "to") else "np") if hasattr(sample, "tolist") else None
-    return {name: _lists(value) for name, value in encoded.items()}, tensors
-
-
-def _lists(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return [_lists(item) for item in value] if isinstance(value, list) else value
-
-
-def _ids(ids: Any) -> list[int]:
-    if hasattr(ids, "tolist"):
-        ids = ids.tolist()
-    if isinstance(ids, int):
-        ids = [ids]
-    if not isinstance(ids, Iterable) or isinstance(ids, str | bytes | Mapping):
-        raise InputError(f"Ids must be a whole number, a list of them or a tensor, not a {type(ids).__name__}.")
-    plain = list(ids)
-    if plain and (isinstance(plain[0], list | tuple) or getattr(plain[0], "ndim", 0) > 0):
-        raise InputError("These ids have several rows. Use batch_decode, or pass one row.")
-    return plain
-
-
-def _bad_id(ids: list[Any], size: int) -> InputError:
-    wrong = next((i for i in ids if not isinstance(i, int) or not 0 <= i < size), ids[0])
-    hint = " Positions that a loss ignores (-100) are not tokens; leave them out." if wrong == -100 else ""
-    return InputError(f"{wrong!r} is not a token id: ids are whole numbers from 0 to {size - 1}.{hint}")
