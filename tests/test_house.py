@@ -76,7 +76,7 @@ def test_every_file_says_why_it_exists(path):
         "import clearhead.cli",
         "import clearhead.text",
         "import clearhead.errors",
-        "import sys, clearhead.cli; sys.argv = ['clearhead', '--help']\ntry: clearhead.cli.main()\nexcept SystemExit: pass",
+        "import sys, clearhead.cli as c; sys.argv = ['x', '--help']\ntry: c.main()\nexcept SystemExit: pass",
     ],
 )
 def test_light_start(code):

@@ -131,7 +131,7 @@ class Pipeline:
         """The likeliest words for each mask in the text, best first."""
         if self.model.language_head is None or self.model.language_head.shift:
             raise InputError(
-                f"{self.name or 'This model'} is loaded for {self.model.task}; only a masked language model fills gaps. "
+                f"{self.name or 'This model'} is loaded for {self.model.task}; only a masked language model fills. "
                 'Load one with task="masked-lm".'
             )
         mask_token, mask_id = self.tokenizer.mask_token, self.tokenizer.mask_token_id

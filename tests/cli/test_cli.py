@@ -82,7 +82,7 @@ def test_tokenize():
     text = inside("tokenize", "The robot").output
     assert "␣robot" in text
     rows = json.loads(inside("tokenize", "The robot", "--json").stdout)
-    assert [("The robot")[r["start"] : r["end"]] for r in rows][0] == "The"
+    assert "The robot"[rows[0]["start"] : rows[0]["end"]] == "The"
     assert all(isinstance(r["id"], int) for r in rows)
 
 
@@ -160,7 +160,7 @@ def test_interrupt_keeps_what_was_written():
     )
     first = process.stdout.read(12)  # it has begun to write
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert first.startswith("The robot")
     assert "Traceback" not in err
     assert process.returncode in (0, 130)

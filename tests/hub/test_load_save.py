@@ -334,7 +334,7 @@ def test_missing_extra_and_misshapen_tensors_are_named(tmp_path):
 def test_vocabulary_of_another_size(tmp_path):
     gpt2().save_pretrained(tmp_path)
     edit_config(tmp_path, vocab_size=41)
-    with pytest.raises(CheckpointError, match="40×16.*41×16"):
+    with pytest.raises(CheckpointError, match=r"40×16.*41×16"):
         hub.load_model(tmp_path)
 
 
@@ -432,7 +432,7 @@ def test_no_weights_names_what_is_there(tmp_path):
 def test_architecture_without_our_head(tmp_path):
     gpt2().save_pretrained(tmp_path)
     edit_config(tmp_path, architectures=["GPT2DoubleHeadsModel"])
-    with pytest.raises(ConfigError, match="GPT2DoubleHeadsModel.*task="):
+    with pytest.raises(ConfigError, match=r"GPT2DoubleHeadsModel.*task="):
         hub.load_model(tmp_path)
     with pytest.raises(InputError, match="causal-lm"):
         hub.load_model(tmp_path, task="causal-ml")

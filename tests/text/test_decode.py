@@ -99,6 +99,14 @@ def test_settled_text_does_not_change_with_what_follows(text, after):
     assert clean_up(text[:place]) + clean_up(text[place:] + after) == clean_up(text + after)
 
 
+@pytest.mark.parametrize("found", [found for found, _ in REMOVALS])
+def test_every_removal_is_found_wherever_the_text_is_cut(found):
+    for cut in range(len(found) + 1):
+        text, after = "ab" + found[:cut], found[cut:] + "ab"
+        place = settled(text)
+        assert clean_up(text[:place]) + clean_up(text[place:] + after) == clean_up(text + after)
+
+
 def test_ordinary_text_settles():
     longest = max(len(found) for found, _ in REMOVALS)
     assert settled("a word") == len("a word")

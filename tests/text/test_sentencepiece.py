@@ -46,6 +46,7 @@ MODELS = {
         "add_dummy_prefix": False,
         "user_defined_symbols": ["<turn>", "\t\t"],
     },
+    "bpe, characters as they are": {"model_type": "bpe", "vocab_size": 500, "normalization_rule_name": "identity"},
     "bpe, across spaces": {"model_type": "bpe", "vocab_size": 500, "split_by_whitespace": False},
 }
 

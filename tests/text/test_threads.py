@@ -73,6 +73,14 @@ def test_tokens_can_be_added_while_others_encode(trained):
     assert tok.tokenize("the newtoken7") == ["the", "newtoken7"]
 
 
+def test_adding_replaces_the_backend_and_never_changes_one_in_use(trained):
+    tok = load_tokenizer(trained["wordpiece"])
+    in_use = tok.backend
+    tok.add_tokens(["newtoken"])
+    assert in_use.token_to_id("newtoken") is None
+    assert tok.backend.token_to_id("newtoken") == 500
+
+
 def test_additions_from_many_threads_are_all_kept(trained):
     tok = load_tokenizer(trained["bpe"])
     with ThreadPoolExecutor(8) as pool:

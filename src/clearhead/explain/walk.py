@@ -14,8 +14,8 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.nn.glass import trace
 from clearhead.nn.stack import Stack
-from clearhead.nn.tap import trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

@@ -78,7 +78,7 @@ class BertConfig(Config):
 
 def attention(config: BertConfig, *, cross: bool = False) -> Attention:
     relative = None
-    if config.position_embedding_type != "absolute":
+    if config.position_embedding_type != "absolute" and not cross:  # published BERT: self-attention alone
         relative = RelativeKeys(
             config.max_position_embeddings - 1,
             config.hidden_size // config.num_attention_heads,
@@ -170,7 +170,7 @@ def _attention_entries(config: BertConfig, ours: str, theirs: str) -> Iterator[E
         yield from linear(f"{ours}.{part}", f"{theirs}.self.{part}")
     yield from linear(f"{ours}.output", f"{theirs}.output.dense")
     yield from linear(f"{ours}_norm", f"{theirs}.output.LayerNorm")
-    if config.position_embedding_type != "absolute":
+    if config.position_embedding_type != "absolute" and not ours.endswith("cross_attention"):
         yield one(f"{ours}.relative.table.weight", f"{theirs}.self.distance_embedding.weight")
 
 

@@ -15,7 +15,7 @@ from clearhead.errors import InputError
 from clearhead.models.config import Config
 from clearhead.models.output import Output
 from clearhead.nn.activations import Activation
-from clearhead.nn.tap import tap
+from clearhead.nn.glass import tap
 
 TASKS = (
     "causal-lm",

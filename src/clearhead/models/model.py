@@ -17,8 +17,8 @@ from clearhead.models.config import Config
 from clearhead.models.heads import ChoiceHead, Given, LanguageHead, PretrainingHead
 from clearhead.models.output import Output
 from clearhead.nn.cache import Cache
+from clearhead.nn.glass import Trace
 from clearhead.nn.stack import Stack
-from clearhead.nn.tap import Trace
 
 if TYPE_CHECKING:
     from clearhead.models.family import Family
@@ -34,6 +34,13 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.head = head
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        # A trace cannot be opened from inside compiled code: what needs one runs eagerly.
+        watched = options.get("output_attentions") or options.get("output_hidden_states")
+        if watched and torch.compiler.is_compiling():
+            return torch.compiler.disable(super().__call__)(*args, **options)
+        return super().__call__(*args, **options)
 
     @property
     def device(self) -> torch.device:

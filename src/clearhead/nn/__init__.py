@@ -9,6 +9,7 @@ from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache, LayerCache
 from clearhead.nn.embedding import Embed
 from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.glass import Trace, tap, tap_points, trace
 from clearhead.nn.masks import BoundMask, Mask
 from clearhead.nn.norms import LayerNorm, RMSNorm
 from clearhead.nn.positions import (
@@ -20,7 +21,6 @@ from clearhead.nn.positions import (
     sinusoidal,
 )
 from clearhead.nn.stack import Stack
-from clearhead.nn.tap import Trace, tap, tap_points, trace
 from clearhead.nn.torch_dropin import (
     MultiheadAttention,
     Transformer,

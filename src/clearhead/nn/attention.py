@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.nn.cache import LayerCache
+from clearhead.nn.glass import is_watched, tap
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.positions import Rotary
-from clearhead.nn.tap import is_watched, tap
 
 ATTENTION_TAPS = ("query", "key", "value", "scores", "weights", "heads", "output")
 
@@ -26,14 +26,19 @@ def weigh(
     scale: float,
     bias: Tensor | None = None,
     dtype: torch.dtype | None = None,  # of the weights; default: the query's
+    precise: bool = False,  # scores in fp32 whatever the dtype
 ) -> Tensor:
     """The explicit path's first half: score → scale → mask → softmax. Weights (batch, heads, Q, K), rows sum to one."""
-    scores = (query @ key.transpose(-1, -2)) * scale
+    if precise:  # autocast would narrow the product again
+        with torch.autocast(query.device.type, enabled=False):
+            scores = (query.float() @ key.float().transpose(-1, -2)) * scale
+    else:
+        scores = (query @ key.transpose(-1, -2)) * scale
     if bias is not None:
         scores = scores + bias
     scores = tap(module, "scores", scores)
-    precise = torch.promote_types(scores.dtype, torch.float32)
-    weights = F.softmax(mask.hide(scores), dim=-1, dtype=precise).to(dtype or query.dtype)
+    wide = torch.promote_types(scores.dtype, torch.float32)
+    weights = F.softmax(mask.hide(scores), dim=-1, dtype=wide).to(dtype or query.dtype)
     if mask.dead is not None:
         weights = weights.masked_fill(mask.dead, 0.0)
     return tap(module, "weights", weights)
@@ -56,8 +61,7 @@ def attend(
     if upcast or is_watched(module, "scores", "weights"):
         if shared > 1:
             key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
-        q, k = (query.float(), key.float()) if upcast else (query, key)
-        weights = weigh(module, q, k, mask, scale=scale, bias=bias, dtype=value.dtype)
+        weights = weigh(module, query, key, mask, scale=scale, bias=bias, dtype=value.dtype, precise=upcast)
         heads = F.dropout(weights, dropout) @ value
     else:
         heads = F.scaled_dot_product_attention(
@@ -107,6 +111,8 @@ class Attention(nn.Module):
         super().__init__()
         if head_dim is None and width % heads:
             raise ConfigError(f"The width {width} cannot be split into {heads} heads of equal size.")
+        if cross and (rotary is not None or relative is not None):
+            raise ConfigError("rotary and relative positions are distances in one sequence; cross-attention has two.")
         self.heads = heads
         self.kv_heads = heads if kv_heads is None else kv_heads
         self.head_dim = width // heads if head_dim is None else head_dim
@@ -164,12 +170,11 @@ class Attention(nn.Module):
         else:
             assert key is not None and value is not None
             key = key if self.rotary is None else self.rotary(key, position_ids)
+            if self.cross and cache is not None:
+                cache.memory = (key.detach(), value.detach())  # untapped: a replacement acts on each call anew
         key, value = tap(self, "key", key), tap(self, "value", value)
-        if cache is not None:
-            if not self.cross:
-                key, value = cache.append(key, value)
-            elif known is None:
-                cache.memory = (key, value)
+        if cache is not None and not self.cross:
+            key, value = cache.append(key, value)
         if self.relative is not None:
             term = self.relative(query, key) * self.scale
             bias = term if bias is None else bias + term

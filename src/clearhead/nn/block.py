@@ -9,8 +9,8 @@ from clearhead.errors import ConfigError
 from clearhead.nn.attention import Attention
 from clearhead.nn.cache import LayerCache
 from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.glass import tap
 from clearhead.nn.masks import BoundMask
-from clearhead.nn.tap import tap
 
 Placement = Literal["pre", "post", "parallel"]
 
@@ -46,6 +46,8 @@ class Block(nn.Module):
             raise ConfigError(f"A {placement}-norm layer needs a norm for its feed-forward.")
         if cross_attention is not None and placement == "parallel":
             raise ConfigError("A parallel layer has no place for cross-attention.")
+        if cross_attention is not None and cross_attention_norm is None:
+            raise ConfigError("Cross-attention needs a norm of its own.")
         self.attention_norm = attention_norm
         self.attention = attention
         self.cross_attention_norm = cross_attention_norm

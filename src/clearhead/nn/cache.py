@@ -5,7 +5,10 @@ A cache holds values, not gradients: keys and values written in an earlier call 
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+
+from clearhead.errors import InputError
 
 BLOCK = 64  # positions are set aside in multiples of this
 
@@ -27,6 +30,8 @@ class LayerCache:
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write the new positions; returns views of all positions so far."""
         start, stop = self.length, self.length + key.shape[2]
+        if self._keys is not None and self._keys.shape[0] != key.shape[0]:
+            raise InputError(f"The cache holds {self._keys.shape[0]} texts; the input has {key.shape[0]}.")
         if stop > self.room:
             self._keys = self._grown(self._keys, key, stop)
             self._values = self._grown(self._values, value, stop)
@@ -36,6 +41,8 @@ class LayerCache:
         self.length = stop
         if start == 0:
             return key, value  # the very tensors, so that a first call keeps its gradients
+        if key.requires_grad or value.requires_grad:  # this call's own positions keep their gradients
+            return torch.cat((self._keys[:, :, :start], key), 2), torch.cat((self._values[:, :, :start], value), 2)
         return self._keys[:, :, :stop], self._values[:, :, :stop]
 
     def _grown(self, old: Tensor | None, like: Tensor, needed: int) -> Tensor:
@@ -54,8 +61,8 @@ class LayerCache:
             self.memory = (self.memory[0][rows], self.memory[1][rows])
 
     def crop(self, length: int) -> None:
-        """Forget positions from `length` on."""
-        self.length = min(self.length, length)
+        """Forget positions from `length` on (negative: the last -length positions)."""
+        self.length = min(self.length, length) if length >= 0 else max(self.length + length, 0)
 
 
 class Cache:

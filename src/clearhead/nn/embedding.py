@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
-from clearhead.nn.tap import tap
+from clearhead.nn.glass import tap
 
 
 class Embed(nn.Module):
@@ -78,8 +78,8 @@ class Embed(nn.Module):
 
 def check_ids(name: str, ids: Tensor, size: int) -> None:
     """Ids must be whole numbers inside the table; values are looked at on the CPU only (elsewhere it would stall)."""
-    if ids.is_floating_point() or ids.dtype == torch.bool:
-        raise InputError(f"{name} must hold whole numbers, not {ids.dtype}.")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"{name} must hold whole numbers (int64 or int32), not {ids.dtype}.")
     if ids.numel() and _can_look(ids):
         low, high = (int(v) for v in torch.aminmax(ids))
         if low < 0 or high >= size:

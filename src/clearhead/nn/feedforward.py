@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.nn.activations import Activation
-from clearhead.nn.tap import tap
+from clearhead.nn.glass import tap
 
 
 class FeedForward(nn.Module):

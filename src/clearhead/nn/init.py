@@ -58,16 +58,19 @@ def init_xavier(model: nn.Module, embedding_std: float) -> None:
     for linear in _matrices(model):
         nn.init.xavier_uniform_(linear.weight)
     for module in model.modules():
-        if isinstance(module, Attention) and module.fused and not module.cross:
+        if isinstance(module, Attention) and module.fused:
             sizes = [module.heads * module.head_dim] + 2 * [module.kv_heads * module.head_dim]
-            for part in module.qkv.weight.split(sizes):  # each of q, k, v is a matrix of its own
+            parts = module.key_value.weight.split(sizes[1:]) if module.cross else module.qkv.weight.split(sizes)
+            for part in parts:  # each of q, k, v is a matrix of its own
                 nn.init.xavier_uniform_(part)
 
 
 @torch.no_grad()
 def init_t5(model: nn.Module, width: int, head_dim: int, factor: float = 1.0) -> None:
-    """T5: no 1/√d in the scores; queries start narrower by it instead, so scores start at unit variance all the same."""
+    """T5: no 1/√d in the scores; queries start narrower by it instead, so scores still start at unit variance."""
     _fill_rest(model, factor)
+    for linear in _matrices(model):  # an untied output; the rest is drawn again below
+        nn.init.normal_(linear.weight, std=factor)
     for module in model.modules():
         if isinstance(module, Attention):
             nn.init.normal_(module.query.weight, std=factor * (width * head_dim) ** -0.5)

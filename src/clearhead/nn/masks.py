@@ -29,7 +29,7 @@ class BoundMask:
             query, key = scores.shape[-2:]
             return scores.masked_fill(~_distance_visible(query, key, None, scores.device), -torch.inf)
         if self.added is not None:
-            scores = scores + self.added.to(scores.dtype)
+            scores = scores + _fit(self.added, scores.dtype)
         if self.visible is not None:
             scores = scores.masked_fill(~self.visible, -torch.inf)
         return scores
@@ -41,8 +41,13 @@ class BoundMask:
         parts = [part for part in (bias, self.added) if part is not None]
         if not parts:
             return self.visible
-        dense = reduce(torch.add, parts).to(dtype)
+        dense = _fit(reduce(torch.add, parts), dtype).to(dtype)
         return dense if self.visible is None else dense.masked_fill(~self.visible, -torch.inf)
+
+
+def _fit(added: Tensor, dtype: torch.dtype) -> Tensor:
+    """Large numbers stay numbers in a narrower type (finfo(float32).min is -inf in half precision); -inf stays -inf."""
+    return added.clamp(min=torch.finfo(dtype).min).masked_fill(added == -torch.inf, -torch.inf)
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,10 @@ class Mask:
     window: int | None = None
     visible: tuple[Tensor, ...] = ()  # bool, True = may be seen
     added: tuple[Tensor, ...] = ()  # float, added to the scores
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise InputError(f"A window of {self.window} positions would hide everything; it must be at least 1.")
 
     def __and__(self, other: Mask) -> Mask:
         windows = [w for w in (self.window, other.window) if w is not None]
@@ -72,7 +81,7 @@ class Mask:
 
     def bind(self, query: int, key: int, device: torch.device | str = "cpu") -> BoundMask:
         """For `query` positions that are the last of `key` positions (with a cache, `key` is larger)."""
-        window = self.window if self.window is not None and self.window < key else None
+        window = self.window if self.window is not None and self.window < max(query, key) else None
         ordered = self.causal and query > 1  # one last query sees everything before it anyway
         if not self.visible and not self.added:
             if window is None and not ordered:
@@ -108,7 +117,9 @@ def _distance_visible(
     return near & (j <= i) if causal else near
 
 
-def from_attention_mask(mask: Tensor | None, batch: int, query: int, key: int) -> Mask:
+def from_attention_mask(
+    mask: Tensor | None, batch: int, query: int, key: int, heads: int | None = None, name: str = "attention_mask"
+) -> Mask:
     """What users pass as `attention_mask`.
 
     (batch, key) or (batch, query, key): 1 = may be seen, 0 = hidden.
@@ -117,16 +128,20 @@ def from_attention_mask(mask: Tensor | None, batch: int, query: int, key: int) -
     if mask is None:
         return Mask()
     if not isinstance(mask, Tensor):
-        raise InputError(f"attention_mask must be a tensor, not {type(mask).__name__}.")
+        raise InputError(f"{name} must be a tensor, not {type(mask).__name__}.")
     shapes = f"({batch}, {key}), ({batch}, {query}, {key}) or ({batch}, 1 or heads, {query}, {key})"
     fits = {
         2: mask.shape == (batch, key),
         3: mask.shape == (batch, query, key),
-        4: mask.ndim == 4 and mask.shape[0] in (1, batch) and mask.shape[2] in (1, query) and mask.shape[3] == key,
+        4: mask.ndim == 4
+        and mask.shape[0] in (1, batch)
+        and (heads is None or mask.shape[1] in (1, heads))
+        and mask.shape[2] in (1, query)
+        and mask.shape[3] == key,
     }
     if not fits.get(mask.ndim, False):
         raise InputError(
-            f"attention_mask has shape {tuple(mask.shape)}; for these inputs it must be {shapes}. "
+            f"{name} has shape {tuple(mask.shape)}; for these inputs it must be {shapes}. "
             "With a cache it covers the cached positions too."
         )
     if mask.ndim == 4:
@@ -134,16 +149,16 @@ def from_attention_mask(mask: Tensor | None, batch: int, query: int, key: int) -
             return Mask(visible=(mask,))
         if mask.is_floating_point():
             return Mask(added=(mask,))
-        raise InputError(f"A 4-D attention_mask must be bool (True = seen) or float (added), not {mask.dtype}.")
+        raise InputError(f"A 4-D {name} must be bool (True = seen) or float (added), not {mask.dtype}.")
     if mask.dtype != torch.bool:
         if _checkable(mask) and not bool(((mask == 0) | (mask == 1)).all()):
             raise InputError(
-                f"A {mask.ndim}-D attention_mask holds 1 (seen) and 0 (hidden) only; this one has other values. "
+                f"A {mask.ndim}-D {name} holds 1 (seen) and 0 (hidden) only; this one has other values. "
                 "To add numbers to the scores, pass a 4-D float mask."
             )
         mask = mask != 0
     if not torch.compiler.is_compiling() and bool(mask.all()):
-        return Mask()  # nothing is hidden: keep the fast path
+        return Mask()  # nothing is hidden: the fast path is worth this look, even where it waits for a GPU
     return Mask(visible=(mask[:, None, None, :] if mask.ndim == 2 else mask[:, None],))
 
 

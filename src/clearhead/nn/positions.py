@@ -33,7 +33,7 @@ def sinusoidal(
     angle = torch.arange(length, dtype=torch.float64)[:, None] * base**-exponent  # (length, waves)
     table = torch.zeros(length, width, dtype=torch.float64)
     if layout == "interleaved":
-        table[:, 0::2] = angle.sin()[:, : (width + 1) // 2]
+        table[:, 0 : 2 * waves : 2] = angle.sin()
         table[:, 1::2] = angle.cos()[:, : width // 2]
     else:
         table[:, :waves] = angle.sin()
@@ -94,7 +94,7 @@ class Rotary(nn.Module):
         wave = self.base ** -(torch.arange(0, d, 2, device=x.device, dtype=torch.float32) / d)
         angle = position_ids[:, None, :, None].float() * wave  # (batch, 1, time, d/2)
         cos, sin = angle.cos(), angle.sin()
-        turning, still = x[..., :d].float(), x[..., d:]
+        turning, still = x[..., :d].to(torch.promote_types(x.dtype, torch.float32)), x[..., d:]
         if self.pairing == "neighbours":
             a, b = turning[..., 0::2], turning[..., 1::2]
             turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
@@ -112,6 +112,9 @@ class RelativeBuckets(nn.Module):
 
     def __init__(self, buckets: int, heads: int, max_distance: int = 128, bidirectional: bool = True) -> None:
         super().__init__()
+        exact = buckets // (4 if bidirectional else 2)
+        if exact < 1 or max_distance <= exact:
+            raise ConfigError(f"{buckets} buckets up to a distance of {max_distance} leave no room for shared ones.")
         self.table = nn.Embedding(buckets, heads)
         self.max_distance, self.bidirectional = max_distance, bidirectional
 
@@ -172,5 +175,6 @@ class RelativeKeys(nn.Module):
         vectors: Tensor = self.table(distance + self.max_distance)  # (q + k - 1, head_dim)
         scores = skew(query @ vectors.t(), k)
         if self.with_key:
-            scores = scores + skew(key @ vectors.flip(0).t(), q).transpose(-1, -2)
+            by_key = skew(key @ vectors.flip(0).t(), q).transpose(-1, -2)
+            scores = scores + by_key.repeat_interleave(query.shape[1] // key.shape[1], 1)
         return scores

@@ -9,9 +9,9 @@ from clearhead.errors import InputError
 from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache
 from clearhead.nn.embedding import Embed
+from clearhead.nn.glass import tap
 from clearhead.nn.masks import Mask, from_attention_mask
 from clearhead.nn.positions import RelativeBuckets
-from clearhead.nn.tap import tap
 
 
 class Stack(nn.Module):
@@ -59,18 +59,24 @@ class Stack(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         batch, time, device = _shape_of(input_ids, inputs_embeds)
+        if cache is not None and len(cache.layers) != len(self.layers):
+            raise InputError(f"The cache has {len(cache.layers)} layers; this model has {len(self.layers)}.")
         past = cache.length if cache is not None else 0
         if position_ids is None:
             position_ids = torch.arange(past, past + time, device=device)[None]
+        elif not isinstance(position_ids, Tensor):
+            raise InputError(f"position_ids must be a tensor, not {type(position_ids).__name__}.")
         elif position_ids.shape[-1] != time or position_ids.ndim != 2 or position_ids.shape[0] not in (1, batch):
             raise InputError(
                 f"position_ids must have shape ({batch} or 1, {time}) like the input, not {tuple(position_ids.shape)}."
             )
-        if token_type_ids is not None and token_type_ids.shape[-1] != time:
-            raise InputError(f"token_type_ids must cover {time} positions, not {token_type_ids.shape[-1]}.")
+        if token_type_ids is not None and token_type_ids.shape not in ((batch, time), (1, time)):
+            raise InputError(
+                f"token_type_ids must have the shape ({batch}, {time}), not {tuple(token_type_ids.shape)}."
+            )
         x = self.embed(input_ids, position_ids, token_type_ids, inputs_embeds)
 
-        given = from_attention_mask(attention_mask, batch, time, past + time)
+        given = from_attention_mask(attention_mask, batch, time, past + time, self.blocks[0].attention.heads)
         # A 4-D mask says everything itself, as transformers users expect; any other only hides more.
         complete = attention_mask is not None and attention_mask.ndim == 4
         bound = {
@@ -83,7 +89,9 @@ class Stack(nn.Module):
         bound_memory = None
         if memory_mask is not None:
             length = source if source is not None else memory_mask.shape[-1]
-            bound_memory = from_attention_mask(memory_mask, batch, time, length).bind(time, length, device)
+            bound_memory = from_attention_mask(memory_mask, batch, time, length, name="encoder_attention_mask").bind(
+                time, length, device
+            )
         bias = None if self.position_bias is None else self.position_bias(time, past + time)
 
         for n, layer in enumerate(self.blocks):

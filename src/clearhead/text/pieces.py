@@ -117,19 +117,11 @@ def _text_steps(model: SentencePieceModel) -> list[normalizers.Normalizer]:
 
 
 def _unigram(model: SentencePieceModel) -> models.Unigram:
-    normal = [piece.score for piece in model.pieces if piece.kind is Kind.NORMAL] or [0.0]
-    best, worst = max(normal), min(normal)
-
-    def score(piece: Piece) -> float:
-        if piece.kind is Kind.USER_DEFINED:
-            return len(piece.text.encode()) * best - 0.1  # the bonus that makes SentencePiece always choose it
-        if piece.kind in (Kind.BYTE, Kind.UNUSED):
-            return 6 * worst - 60  # so that the text "<0x41>" itself is never taken for the byte
-        return piece.score
-
-    return models.Unigram(
-        [(piece.text, score(piece)) for piece in model.pieces], unk_id=model.unk_id, byte_fallback=model.byte_fallback
-    )
+    worst = min((piece.score for piece in model.pieces if piece.kind is Kind.NORMAL), default=0.0)
+    # far below any other way to write it, so that the text "<0x41>" itself is never taken for the byte
+    never = 6 * worst - 60
+    scores = [(piece.text, never if piece.kind in (Kind.BYTE, Kind.UNUSED) else piece.score) for piece in model.pieces]
+    return models.Unigram(scores, unk_id=model.unk_id, byte_fallback=model.byte_fallback)
 
 
 def _bpe(model: SentencePieceModel) -> models.BPE:

@@ -13,7 +13,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,23 +21,22 @@ from torch import Tensor, nn
 from clearhead.errors import InputError, TraceError, near
 
 _watching: list[Trace] = []
-
-# The wrapper that torch.nn.parallel puts around a model is no part of anybody's name for a tensor.
-_WRAPPERS = {"module": ""}
+_opening = threading.Lock()
+_eager: Any = None  # keeps compiled code out while any trace of any thread is open
 
 
 def tap(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
     """Announce `tensor` as `name` of `module`; returns it, or what a trace puts in its place."""
     if not _watching:
         return tensor
-    for trace in _watching:
+    for trace in tuple(_watching):  # another thread may close its own meanwhile
         tensor = trace._see(module, name, tensor)
     return tensor
 
 
 def is_watched(module: nn.Module, *names: str) -> bool:
     """Whether a trace asked for any of these tensors of `module`, so that they must be computed at all."""
-    return bool(_watching) and any(trace._wants(module, name) for trace in _watching for name in names)
+    return bool(_watching) and any(trace._wants(module, name) for trace in tuple(_watching) for name in names)
 
 
 def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
@@ -46,17 +44,25 @@ def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
     points: dict[str, tuple[nn.Module, str]] = {}
 
     def walk(module: nn.Module, path: str) -> None:
-        # A compiled wrapper answers for the attributes of the module inside it; the tensors are that module's.
-        module = getattr(module, "_orig_mod", module)
+        module = _unwrapped(module)
         for name in getattr(module, "taps", ()):
             points.setdefault(path + name, (module, name))
-        renamed = getattr(module, "tap_names", None) or _WRAPPERS
+        renamed: Mapping[str, str] = getattr(module, "tap_names", {})
         for child_name, child in module.named_children():
             shown = renamed.get(child_name, child_name)
             walk(child, f"{path}{shown}." if shown else path)
 
     walk(model, "")
     return points
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    """The module inside what torch puts around it to compile, to checkpoint or to run in parallel."""
+    for inside in ("_orig_mod", "_checkpoint_wrapped_module"):
+        module = getattr(module, inside, module)
+    if type(module).__module__.startswith("torch.nn.parallel"):
+        return _unwrapped(module.module)  # type: ignore[arg-type]
+    return module
 
 
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
@@ -117,19 +123,20 @@ class Trace(Mapping[str, Tensor]):
         self.model = model
         self._points = tap_points(model)
         self._kept: dict[tuple[int, str], str] = {}
-        self._replaced: dict[tuple[int, str], Callable[[Tensor], Tensor] | Tensor] = {}
+        self._replaced: dict[tuple[int, str], tuple[str, Callable[[Tensor], Tensor] | Tensor]] = {}
         for pattern in patterns:
             for name in self._match(pattern):
                 module, own = self._points[name]
                 self._kept[id(module), own] = name
         for pattern, new in (replace or {}).items():
+            if not callable(new) and not isinstance(new, Tensor):
+                raise InputError(f"{pattern!r} can be replaced by a function or a tensor, not {type(new).__name__}.")
             for name in self._match(pattern):
                 module, own = self._points[name]
-                self._replaced[id(module), own] = new
+                self._replaced[id(module), own] = (name, new)
         self._detach, self._cpu, self._last, self._every = detach or cpu or last, cpu, last, every
         self._seen: dict[str, list[Tensor]] = {}
         self._thread: int | None = None
-        self._eager: Any = nullcontext()
 
     def _match(self, pattern: str) -> list[str]:
         matching = [name for name in self._points if _compile_pattern(pattern).fullmatch(name)]
@@ -141,17 +148,22 @@ class Trace(Mapping[str, Tensor]):
         if self in _watching:
             raise TraceError("This trace is already open; make a second one to nest them.")
         self._thread = threading.get_ident()
+        self._seen.clear()
         # Compiled code has no taps left in it: run such models eagerly while somebody looks.
-        if "torch._dynamo" in sys.modules:
-            self._eager = torch.compiler.set_stance("force_eager")
-        self._eager.__enter__()
-        _watching.append(self)
+        global _eager
+        with _opening:
+            if _eager is None and "torch._dynamo" in sys.modules:
+                _eager = torch.compiler.set_stance("force_eager")
+            _watching.append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _watching.remove(self)
-        self._eager.__exit__(*exc)
-        self._eager = nullcontext()
+        global _eager
+        with _opening:
+            _watching.remove(self)
+            if not _watching and _eager is not None:
+                _eager.__exit__(None, None, None)
+                _eager = None
 
     def _wants(self, module: nn.Module, name: str) -> bool:
         key = (id(module), name)
@@ -161,13 +173,13 @@ class Trace(Mapping[str, Tensor]):
         if not self._wants(module, name):
             return tensor
         key = (id(module), name)
-        new = self._replaced.get(key)
-        if new is not None:
+        if key in self._replaced:
+            full_name, new = self._replaced[key]
             put = new(tensor) if callable(new) else new
             if not isinstance(put, Tensor) or put.shape != tensor.shape:
                 got = tuple(put.shape) if isinstance(put, Tensor) else type(put).__name__
                 raise InputError(
-                    f"The replacement of {name!r} must be a tensor of shape {tuple(tensor.shape)}, got {got}."
+                    f"The replacement of {full_name} must be a tensor of shape {tuple(tensor.shape)}, got {got}."
                 )
             tensor = put.to(tensor)
         if key in self._kept:
@@ -177,7 +189,7 @@ class Trace(Mapping[str, Tensor]):
             if self._last and kept.ndim >= 3:  # every tensor with a time axis has it next to last
                 kept = kept[..., -1:, :].clone()
             if self._cpu:
-                kept = kept.to("cpu")
+                kept = kept.to("cpu", copy=True)
             calls = self._seen.setdefault(self._kept[key], [])
             if not self._every:
                 calls.clear()
