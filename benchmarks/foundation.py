@@ -5,6 +5,7 @@ Prints ratios. Machines are noisy: sides are timed in turns and compared by thei
 
 from __future__ import annotations
 
+import random
 import statistics
 import subprocess
 import sys
@@ -21,8 +22,10 @@ def in_turns(sides: dict[str, Callable[[], object]], rounds: int = 15) -> dict[s
     times: dict[str, list[float]] = {name: [] for name in sides}
     for side in sides.values():
         side()
+    order = list(sides.items())
     for _ in range(rounds):
-        for name, side in sides.items():
+        random.shuffle(order)  # what ran before leaves its mark on the caches
+        for name, side in order:
             start = time.perf_counter()
             side()
             times[name].append(time.perf_counter() - start)

@@ -65,6 +65,20 @@ def test_add_prefix_space_overrules_tokenizer_json_as_in_transformers(trained, c
     same_everything(ours, theirs, TEXTS + awkward_texts(60, seed=3))
 
 
+@pytest.mark.parametrize("prefix", [True, False])
+def test_add_prefix_space_reaches_robertas_offsets_too(trained, tmp_path, prefix):
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(trained["bpe"] / name, tmp_path)
+    tokens = {"cls_token": "<|endoftext|>", "sep_token": "<|endoftext|>", "tokenizer_class": "RobertaTokenizer"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokens))
+    load_tokenizer(tmp_path).save(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"add_prefix_space": prefix}))
+    ours, theirs = both(tmp_path)
+    assert type(theirs).__name__ == "RobertaTokenizer"
+    same_everything(ours, theirs, TEXTS + awkward_texts(60, seed=5))
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -202,6 +202,7 @@ def test_t5(tmp_path, lines):
     assert (tok.pad_token_id, tok.eos_token_id, tok.unk_token_id, tok.bos_token) == (0, 1, 2, None)
     assert tok.convert_tokens_to_ids(["<extra_id_0>", "<extra_id_4>"]) == [404, 400]
     theirs = transformers.T5Tokenizer.from_pretrained(tmp_path)
+    assert sorted(tok.all_special_tokens) == sorted(theirs.all_special_tokens)
     for text in ("The man walked over there.", "years <extra_id_0> and <extra_id_1>", "在有他这 no"):
         assert tok.encode(text) == theirs.encode(text)
 

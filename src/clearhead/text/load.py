@@ -1,5 +1,6 @@
 """Opens a tokenizer from a folder: tokenizer.json if it is there, the older files of each model otherwise."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,6 +151,9 @@ def _open_older(where: Path, said: _Said) -> Tokenizer:
             named.setdefault(name, AddedToken(token, special=True))
         backend = build_pieces(found, model, family.name if family else None, _contents(named), said.config)
         _register(backend, said, named, found, ids_must_match=True)
+        known = {content_of(token) for token in (*named.values(), *said.extra)}
+        added = backend.get_added_tokens_decoder()
+        said.extra += [added[n].content for n in sorted(added) if added[n].special and added[n].content not in known]
         # `transformers` rebuilds these from the vocabulary alone; the general class opens tokenizer.json as it is
         saved_class = "PreTrainedTokenizerFast"
         said.config.pop("tokenizer_class", None)
@@ -245,8 +249,12 @@ def _apply_settings(backend: tokenizers.Tokenizer, said: _Said) -> None:
                 add_prefix_space=prefix, trim_offsets=splitter.trim_offsets, use_regex=splitter.use_regex
             )
         if isinstance(wrapper, processors.RobertaProcessing):
+            state = json.loads(wrapper.__getstate__())
             backend.post_processor = processors.RobertaProcessing(
-                wrapper.sep, wrapper.cls, trim_offsets=wrapper.trim_offsets, add_prefix_space=prefix
+                tuple(state["sep"]),
+                tuple(state["cls"]),
+                trim_offsets=state["trim_offsets"],
+                add_prefix_space=prefix,
             )
 
 
