@@ -153,7 +153,7 @@ class Pipeline:
                 whole = ids.clone()
                 whole[position] = token
                 shown = self.tokenizer.decode(whole, skip_special_tokens=True)
-                guesses.append(Guess(self.tokenizer.convert_ids_to_tokens(token), token, probability, shown))
+                guesses.append(Guess(self.tokenizer.readable([token])[0], token, probability, shown))
             filled.append(guesses)
         return filled
 

@@ -46,7 +46,7 @@ def command(
         tokenizer = _tokenizer_of(model, revision)
     encoded = tokenizer(text, pair, add_special_tokens=special, return_offsets_mapping=True)
     ids = encoded["input_ids"]
-    tokens = [str(t) for t in tokenizer.convert_ids_to_tokens(ids)]
+    tokens = tokenizer.readable(ids)
     if as_json:
         rows = zip(tokens, ids, encoded["offset_mapping"], strict=True)
         print_json([{"token": t, "id": i, "start": a, "end": b} for t, i, (a, b) in rows])

@@ -93,7 +93,7 @@ def walk(
     if not text.strip():
         raise InputError("The text is empty. Give at least one word to follow.")
     ids = pipe.tokenizer.encode(text)
-    tokens = [str(t) for t in pipe.tokenizer.convert_ids_to_tokens(ids)]
+    tokens = pipe.tokenizer.readable(ids)
     stack = model.stack
     where = _index("position", position, len(ids), "the text has {} tokens")
     layer = _index("layer", layer, len(stack.layers), "the model has {} layers")
@@ -196,7 +196,7 @@ def walk(
 
 def _choice(pipe: Pipeline, logits: Tensor, top_k: int, shifts: bool) -> Step:
     best = logits.float().softmax(-1).topk(min(top_k, len(logits)))
-    words = [str(t) for t in pipe.tokenizer.convert_ids_to_tokens(best.indices.tolist())]
+    words = pipe.tokenizer.readable(best.indices.tolist())
     return Step(
         "Scores for every word" if not shifts else "The next token",
         f"The vector is compared with all {len(logits):,} words of the vocabulary; softmax turns scores into chances. "

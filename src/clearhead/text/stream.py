@@ -1,7 +1,6 @@
 """Turns ids that arrive one at a time into text, without ever showing half a character or losing one."""
 
 import codecs
-import json
 import re
 from typing import Any, Protocol
 
@@ -9,6 +8,7 @@ import tokenizers
 
 from clearhead.errors import InputError
 from clearhead.text.cleanup import clean_up, settled
+from clearhead.text.readable import BYTE_OF, decoder_steps
 from clearhead.text.tokenizer import Tokenizer
 
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
@@ -77,7 +77,7 @@ class _Bytes:
 
     def push(self, token_id: int, token: str) -> str:
         try:
-            data = bytes(_BYTE_OF[char] for char in token)
+            data = bytes(BYTE_OF[char] for char in token)
         except KeyError:  # an added token that was never written in the disguise
             data = token.encode("utf-8")
         return self._utf8.decode(data)
@@ -156,7 +156,7 @@ def _pieces(backend: tokenizers.Tokenizer) -> _Pieces:
     """The way that is right for this decoder."""
     if backend.decoder is None:
         return _Window(backend)
-    steps = _steps(json.loads(backend.decoder.__getstate__()))
+    steps = decoder_steps(backend)
     kinds = [step["type"] for step in steps]
     if kinds == ["ByteLevel"]:
         return _Bytes()
@@ -185,19 +185,3 @@ def _beyond(shown: str, text: str) -> str:
     """The text from the first character on that has not been shown."""
     pairs = zip(shown, text, strict=False)
     return text[next((n for n, (old, new) in enumerate(pairs) if old != new), min(len(shown), len(text))) :]
-
-
-def _steps(decoder: dict[str, Any]) -> list[dict[str, Any]]:
-    if decoder["type"] == "Sequence":
-        return [step for inner in decoder["decoders"] for step in _steps(inner)]
-    return [decoder]
-
-
-def _disguises() -> dict[str, int]:
-    """GPT-2 writes each byte as one visible character: itself where it is visible, one from 256 on otherwise."""
-    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    hidden = [byte for byte in range(256) if byte not in visible]
-    return {chr(byte): byte for byte in visible} | {chr(256 + n): byte for n, byte in enumerate(hidden)}
-
-
-_BYTE_OF = _disguises()

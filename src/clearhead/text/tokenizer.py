@@ -28,6 +28,7 @@ from clearhead.text.options import (
     side_of,
     truncation_of,
 )
+from clearhead.text.readable import is_byte_level, readable
 from clearhead.text.special import EXTRAS, NAMES, content_of
 
 
@@ -319,6 +320,12 @@ class Tokenizer:
                 raise not_an_id([index], len(self))
             found.append(token)
         return found[0] if one else found
+
+    def readable(self, ids: Any) -> list[str]:
+        """The tokens as a person reads them: `Ġrobot` is " robot", half a character its bytes."""
+        byte_level, special = is_byte_level(self.backend), set(self.all_special_ids)
+        tokens = zip(ids, self.convert_ids_to_tokens(ids), strict=True)
+        return [token if int(n) in special else readable(token, byte_level) for n, token in tokens]
 
     def add_tokens(
         self, new_tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False

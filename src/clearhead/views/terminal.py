@@ -16,8 +16,8 @@ _BAR = 24
 
 
 def show_spaces(token: str) -> str:
-    """A token as a chip: spaces and line breaks made visible, byte-level spellings undone."""
-    return token.replace("Ġ", "␣").replace("▁", "␣").replace("Ċ", "⏎").replace(" ", "␣").replace("\n", "⏎")
+    """A token with its spaces and line breaks made visible."""
+    return token.replace("▁", "␣").replace(" ", "␣").replace("\r", "␍").replace("\n", "⏎").replace("\t", "⇥")
 
 
 def bar(share: float, width: int = _BAR) -> str:
