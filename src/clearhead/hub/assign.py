@@ -112,10 +112,10 @@ def _check(
             continue
         expected = [tuple(_parameter(model, name).shape) for name in entry.ours]
         given = [weights.shape(by_name[name]) for name in item.names]
-        fits = [tuple(reversed(shape)) if entry.transpose else shape for shape in given]
+        fits = [entry.shape_here(shape) for shape in given]
         rows = sum(shape[0] for shape in expected if shape)
         if sum(s[0] for s in fits if s) != rows or {s[1:] for s in fits} != {s[1:] for s in expected}:
-            want = [tuple(reversed(s)) if entry.transpose else s for s in expected]
+            want = [entry.shape_there(shape) for shape in expected]
             shapes.append(
                 f"{' + '.join(item.names)}: the file has {_shown(given)}, the configuration needs {_shown(want)}"
             )

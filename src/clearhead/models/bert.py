@@ -15,10 +15,10 @@ from clearhead.models.heads import (
     FeaturesHead,
     LanguageHead,
     NextSentenceHead,
-    Pooler,
     PretrainingHead,
     SequenceHead,
     SpanHead,
+    Summary,
     TokenHead,
     WordTransform,
 )
@@ -137,13 +137,13 @@ def head(config: BertConfig, task: str) -> nn.Module:
     heads: dict[str, Any] = {
         "masked-lm": words,
         "causal-lm": words,
-        "next-sentence": lambda: NextSentenceHead(Pooler(width), width),
-        "pretraining": lambda: PretrainingHead(words(), NextSentenceHead(Pooler(width), width)),
-        "sequence-classification": lambda: SequenceHead(config, Pooler(width), dropout, bias=True),
+        "next-sentence": lambda: NextSentenceHead(Summary(config), width),
+        "pretraining": lambda: PretrainingHead(words(), NextSentenceHead(Summary(config), width)),
+        "sequence-classification": lambda: SequenceHead(config, Summary(config), dropout),
         "token-classification": lambda: TokenHead(width, config.num_labels, dropout),
         "question-answering": lambda: SpanHead(width),
-        "multiple-choice": lambda: ChoiceHead(Pooler(width), width, dropout),
-        "features": lambda: FeaturesHead(Pooler(width)),
+        "multiple-choice": lambda: ChoiceHead(Summary(config), width, dropout),
+        "features": lambda: FeaturesHead(Summary(config)),
     }
     made: nn.Module = heads[task]()
     return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,19 +20,21 @@ class Entry:
 
     in_body     the published name gets the family's prefix ("bert.", "transformer.") under a task head
     tied_to     our name of the tensor that this one equals when embeddings are tied; then it need not be stored
+    flat        the published tensor has a leading axis of one that ours lacks (BART's final_logits_bias)
     or_else     other published names to read it from, best first; `copies` are also written when saving
     """
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
     transpose: bool = False
+    flat: bool = False
     in_body: bool = True
     tied_to: str | None = None
     or_else: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
 
     def to_ours(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        tensors = [t.t() if self.transpose else t for t in tensors]
+        tensors = [t.t() if self.transpose else t[0] if self.flat else t for t in tensors]
         if len(tensors) == len(sizes) == 1:
             return tensors
         whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
@@ -41,7 +43,14 @@ class Entry:
     def to_theirs(self, tensors: list[Tensor]) -> list[Tensor]:
         whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
         parts = [whole] if len(self.theirs) == 1 else list(whole.chunk(len(self.theirs)))
-        return [p.t() if self.transpose else p for p in parts]
+        return [p.t() if self.transpose else p[None] if self.flat else p for p in parts]
+
+    def shape_here(self, published: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape our tensor has, given the published one's."""
+        return tuple(reversed(published)) if self.transpose else published[1:] if self.flat else published
+
+    def shape_there(self, ours: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(reversed(ours)) if self.transpose else (1, *ours) if self.flat else ours
 
 
 def one(ours: str, theirs: str, *, transpose: bool = False, in_body: bool = True) -> Entry:
@@ -93,12 +102,8 @@ def layers(count: int, each: Iterable[Entry]) -> Iterator[Entry]:
     each = list(each)
     for n in range(count):
         for entry in each:
-            yield Entry(
-                tuple(name.replace("{n}", str(n)) for name in entry.ours),
-                tuple(name.replace("{n}", str(n)) for name in entry.theirs),
-                entry.transpose,
-                entry.in_body,
-                entry.tied_to,
-                entry.or_else,
-                entry.copies,
+            yield replace(
+                entry,
+                ours=tuple(name.replace("{n}", str(n)) for name in entry.ours),
+                theirs=tuple(name.replace("{n}", str(n)) for name in entry.theirs),
             )

@@ -9,7 +9,7 @@ from torch import nn
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.config import Config
 from clearhead.models.family import Family
-from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, TokenHead
+from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, Summary, TokenHead
 from clearhead.models.model import StackModel
 from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack
 from clearhead.nn.init import init_gpt2
@@ -114,7 +114,7 @@ def head(config: GPT2Config, task: str) -> nn.Module:
     if task == "causal-lm":
         return LanguageHead(width, config.vocab_size, bias=False, shift=True)
     if task == "sequence-classification":
-        return SequenceHead(config, pooler=None, dropout=0.0, bias=False)
+        return SequenceHead(config, Summary(config, "last", activation=None), bias=False)
     if task == "token-classification":
         rates = (config.classifier_dropout, config.hidden_dropout, 0.1)
         return TokenHead(width, config.num_labels, next(rate for rate in rates if rate is not None))

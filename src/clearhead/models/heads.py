@@ -6,6 +6,7 @@ Shapes: hidden (batch, time, width). Labels of -100 are left out of every loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,19 +17,6 @@ from clearhead.models.config import Config
 from clearhead.models.output import Output
 from clearhead.nn.activations import Activation
 from clearhead.nn.glass import tap
-
-TASKS = (
-    "causal-lm",
-    "masked-lm",
-    "seq2seq-lm",
-    "pretraining",
-    "next-sentence",
-    "sequence-classification",
-    "token-classification",
-    "question-answering",
-    "multiple-choice",
-    "features",
-)
 
 
 @dataclass
@@ -44,21 +32,63 @@ class Given:
     choices: int | None = None  # multiple choice: how many answers each question has
 
 
-class Pooler(nn.Module):
-    """BERT's summary of a text: the first token's vector, through a matrix and tanh."""
+class Summary(nn.Module):
+    """One vector for a whole text: one token's, through a matrix and an activation where the family has them.
 
-    def __init__(self, width: int) -> None:
+    token        "first" ([CLS]); "last", the last that is not padding; "end", the last end token
+    activation   None: no matrix, the token's vector as it is
+    dropout      before the matrix (RoBERTa, ELECTRA, BART)
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        token: Literal["first", "last", "end"] = "first",
+        activation: str | None = "tanh",
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.config, self.token, self.dropout = config, token, dropout
+        self.dense = None if activation is None else nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = None if activation is None else Activation(activation)
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        return torch.tanh(self.dense(hidden[:, 0]))
+    def forward(self, hidden: Tensor, given: Given) -> Tensor:
+        picked = hidden[torch.arange(len(hidden), device=hidden.device), self._index(hidden, given.input_ids)]
+        if self.dense is None or self.activation is None:
+            return picked
+        return self.activation(self.dense(F.dropout(picked, self.dropout, self.training)))
+
+    def _index(self, hidden: Tensor, input_ids: Tensor | None) -> Tensor:
+        """(batch,): which position speaks for each text."""
+        batch, time = hidden.shape[:2]
+        first = torch.zeros(batch, dtype=torch.long, device=hidden.device)
+        if self.token == "first":
+            return first
+        if self.token == "end":
+            eos = self.config.eos_token_id
+            if input_ids is None or not isinstance(eos, int):
+                raise InputError("This head reads the end token, so it needs input_ids and a single eos_token_id.")
+            counts = (input_ids == eos).sum(1)
+            if bool((counts != counts[0]).any()) or bool((counts == 0).any()):
+                raise InputError("Every text must hold the end token, the same number of times.")
+            chosen = input_ids == eos
+        else:
+            pad = self.config.pad_token_id
+            if pad is None and batch > 1:
+                raise InputError(
+                    "Several texts at once need a padding token, to know where each one ends: "
+                    "set config.pad_token_id (and the tokenizer's pad_token)."
+                )
+            if pad is None or input_ids is None:
+                return first + time - 1
+            chosen = input_ids != pad
+        return (torch.arange(time, device=hidden.device) * chosen).argmax(-1)
 
 
 class FeaturesHead(nn.Module):
     """No task: the hidden states themselves, and the pooled vector where the family has one."""
 
-    def __init__(self, pooler: Pooler | None = None) -> None:
+    def __init__(self, pooler: Summary | None = None) -> None:
         super().__init__()
         self.pooler = pooler
 
@@ -67,7 +97,7 @@ class FeaturesHead(nn.Module):
         return ("pooled",) if self.pooler is not None else ()
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
-        pooled = None if self.pooler is None else tap(self, "pooled", self.pooler(hidden))
+        pooled = None if self.pooler is None else tap(self, "pooled", self.pooler(hidden, given))
         return Output(last_hidden_state=hidden, pooler_output=pooled)
 
 
@@ -76,17 +106,25 @@ class LanguageHead(nn.Module):
 
     transform   BERT's extra step before the output matrix
     shift       the label of a position is the next token (causal) rather than the token there (masked)
+    scale       multiplies the hidden states (T5 with a tied output: 1/√width)
     """
 
     taps = ("logits",)
 
     def __init__(
-        self, width: int, vocab_size: int, *, bias: bool, shift: bool, transform: nn.Module | None = None
+        self,
+        width: int,
+        vocab_size: int,
+        *,
+        bias: bool,
+        shift: bool,
+        transform: nn.Module | None = None,
+        scale: float = 1.0,
     ) -> None:
         super().__init__()
         self.transform = transform
         self.output = nn.Linear(width, vocab_size, bias=bias)
-        self.shift = shift
+        self.shift, self.scale = shift, scale
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         keep = given.logits_to_keep
@@ -96,18 +134,18 @@ class LanguageHead(nn.Module):
             hidden = hidden[:, -keep:]
         if self.transform is not None:
             hidden = self.transform(hidden)
-        logits = tap(self, "logits", self.output(hidden))
+        logits = tap(self, "logits", self.output(hidden if self.scale == 1.0 else hidden * self.scale))
         return Output(logits=logits, loss=language_loss(logits, given.labels, self.shift))
 
 
 class WordTransform(nn.Module):
-    """BERT's step before the output matrix: dense, activation, norm."""
+    """BERT's step before the output matrix: dense (to the embedding's width, if that differs), activation, norm."""
 
-    def __init__(self, width: int, activation: str, eps: float) -> None:
+    def __init__(self, width: int, activation: str, eps: float, out_width: int | None = None) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(width, out_width or width)
         self.activation = Activation(activation)
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.norm = nn.LayerNorm(out_width or width, eps=eps)
 
     def forward(self, hidden: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(hidden)))
@@ -118,13 +156,13 @@ class NextSentenceHead(nn.Module):
 
     taps = ("pooled", "logits")
 
-    def __init__(self, pooler: Pooler, width: int) -> None:
+    def __init__(self, pooler: Summary, width: int) -> None:
         super().__init__()
         self.pooler = pooler
         self.output = nn.Linear(width, 2)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
-        logits = tap(self, "logits", self.output(tap(self, "pooled", self.pooler(hidden))))
+        logits = tap(self, "logits", self.output(tap(self, "pooled", self.pooler(hidden, given))))
         loss = None if given.labels is None else F.cross_entropy(logits, given.labels.view(-1))
         return Output(logits=logits, loss=loss)
 
@@ -141,31 +179,25 @@ class PretrainingHead(nn.Module):
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         words = self.words(hidden, given)
-        follows = self.next_sentence(hidden, Given(labels=given.next_sentence_label))
+        follows = self.next_sentence(hidden, Given(given.input_ids, given.next_sentence_label))
         loss = None if words.loss is None or follows.loss is None else words.loss + follows.loss
         return Output(loss=loss, logits=words.logits, seq_relationship_logits=follows.logits)
 
 
 class SequenceHead(nn.Module):
-    """One answer for the whole text, from the pooled vector (BERT) or from the last token (GPT-2, pooler None)."""
+    """One answer for the whole text, from its summary."""
 
-    def __init__(self, config: Config, pooler: Pooler | None, dropout: float, bias: bool) -> None:
+    taps = ("pooled", "logits")
+
+    def __init__(self, config: Config, pooler: Summary, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
         self.config = config
         self.pooler = pooler
         self.dropout = dropout
         self.output = nn.Linear(config.hidden_size, config.num_labels, bias=bias)
 
-    @property
-    def taps(self) -> tuple[str, ...]:
-        return ("logits",) if self.pooler is None else ("pooled", "logits")
-
     def forward(self, hidden: Tensor, given: Given) -> Output:
-        if self.pooler is not None:
-            summary = tap(self, "pooled", self.pooler(hidden))
-        else:
-            rows = torch.arange(hidden.shape[0], device=hidden.device)
-            summary = hidden[rows, last_real_token(hidden, given.input_ids, self.config.pad_token_id)]
+        summary = tap(self, "pooled", self.pooler(hidden, given))
         logits = tap(self, "logits", self.output(F.dropout(summary, self.dropout, self.training)))
         return Output(logits=logits, loss=sequence_loss(logits, given.labels, self.config))
 
@@ -214,7 +246,7 @@ class ChoiceHead(nn.Module):
 
     taps = ("pooled", "logits")
 
-    def __init__(self, pooler: Pooler, width: int, dropout: float) -> None:
+    def __init__(self, pooler: Summary, width: int, dropout: float) -> None:
         super().__init__()
         self.pooler = pooler
         self.dropout = dropout
@@ -222,24 +254,11 @@ class ChoiceHead(nn.Module):
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         assert given.choices is not None
-        pooled = tap(self, "pooled", self.pooler(hidden))
+        pooled = tap(self, "pooled", self.pooler(hidden, given))
         scores = self.output(F.dropout(pooled, self.dropout, self.training))
         logits = tap(self, "logits", scores.view(-1, given.choices))
         loss = None if given.labels is None else F.cross_entropy(logits, given.labels.view(-1))
         return Output(logits=logits, loss=loss)
-
-
-def last_real_token(hidden: Tensor, input_ids: Tensor | None, pad: int | None) -> Tensor:
-    """(batch,) index of the last token that is not padding."""
-    batch, time = hidden.shape[:2]
-    if pad is None and batch > 1:
-        raise InputError(
-            "Several texts at once need a padding token, to know where each one ends: "
-            "set config.pad_token_id (and the tokenizer's pad_token)."
-        )
-    if pad is None or input_ids is None:
-        return torch.full((batch,), time - 1, device=hidden.device)
-    return (torch.arange(time, device=hidden.device) * (input_ids != pad)).argmax(-1)
 
 
 def language_loss(logits: Tensor, labels: Tensor | None, shift: bool) -> Tensor | None:

@@ -152,10 +152,14 @@ class EncoderDecoderModel(Model):
 
     tap_names = {"head": ""}
 
-    def __init__(self, config: Config, encoder: Stack, decoder: Stack, head: nn.Module) -> None:
+    def __init__(
+        self, config: Config, encoder: Stack, decoder: Stack, head: nn.Module, *, target_is_source: bool = False
+    ) -> None:
+        """target_is_source: a decoder given nothing reads the source itself, one step late (BART)."""
         super().__init__(config, head)
         self.encoder = encoder
         self.decoder = decoder
+        self.target_is_source = target_is_source
 
     def token_tables(self) -> list[nn.Embedding]:
         return [self.decoder.embed.tokens, self.encoder.embed.tokens]
@@ -184,6 +188,8 @@ class EncoderDecoderModel(Model):
         decoder_inputs_embeds: Tensor | None = None,
         encoder_outputs: Tensor | Output | None = None,  # the encoder's output, if it is known already
         labels: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool = False,
         logits_to_keep: int | Tensor = 0,
@@ -191,12 +197,14 @@ class EncoderDecoderModel(Model):
         output_attentions: bool = False,
     ) -> Output:
         if decoder_input_ids is None and decoder_inputs_embeds is None:
-            if labels is None:
+            learns_words = labels is not None and self.language_head is not None
+            shifted = labels if learns_words else input_ids if self.target_is_source else None
+            if shifted is None:
                 raise InputError(
                     "The decoder has nothing to read: give decoder_input_ids, or labels to learn from. "
                     "To produce text, use generate."
                 )
-            decoder_input_ids = self.shift_right(labels)
+            decoder_input_ids = self.shift_right(shifted)
         cache = _cache_for(self, self.decoder, past_key_values, use_cache)
         with _watching(self, output_hidden_states, output_attentions) as seen:
             if isinstance(encoder_outputs, Output):
@@ -212,7 +220,15 @@ class EncoderDecoderModel(Model):
                 memory_mask=attention_mask,
                 cache=cache,
             )
-        out: Output = self.head(hidden, Given(decoder_input_ids, labels, logits_to_keep=logits_to_keep))
+        # a head that reads one token of the text (BART's end token) finds it in the source
+        given = Given(
+            input_ids if self.target_is_source else decoder_input_ids,
+            labels,
+            start_positions=start_positions,
+            end_positions=end_positions,
+            logits_to_keep=logits_to_keep,
+        )
+        out: Output = self.head(hidden, given)
         out.past_key_values, out.encoder_last_hidden_state = cache, encoder_outputs
         if seen is not None and output_hidden_states:
             out.hidden_states = _hidden_states(seen, "decoder.", hidden)

@@ -58,6 +58,7 @@ def attend(
 ) -> Tensor:
     """The weighted sum of values per head, (batch, heads, Q, value_dim); announces its steps as taps of `module`."""
     shared = query.shape[1] // key.shape[1]  # query heads per key/value head
+    upcast = upcast and query.dtype in (torch.float16, torch.bfloat16)
     if upcast or is_watched(module, "scores", "weights"):
         if shared > 1:
             key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)

@@ -11,9 +11,12 @@ from clearhead.nn.glass import tap
 
 
 class Embed(nn.Module):
-    """token (· scale) + position + segment → norm → dropout. Parts that a family lacks are None.
+    """token (· scale) + position + segment → norm → dropout → project. Parts that a family lacks are None.
 
-    segments="tokens" looks segments up in the token table, as GPT and GPT-2 do.
+    segments="tokens"   looks segments up in the token table, as GPT and GPT-2 do
+    project             from a narrow embedding to the width of the layers (ALBERT, ELECTRA)
+    padding_position    positions count real tokens from padding_position + 1 on; padding itself gets
+                        padding_position (RoBERTa and its relatives, where it is the padding token's id)
     """
 
     def __init__(
@@ -25,6 +28,8 @@ class Embed(nn.Module):
         dropout: float = 0.0,
         scale: float = 1.0,
         max_positions: int | None = None,
+        project: nn.Module | None = None,
+        padding_position: int | None = None,
     ) -> None:
         super().__init__()
         self.tokens = tokens
@@ -32,9 +37,10 @@ class Embed(nn.Module):
         self.segments = segments if isinstance(segments, nn.Embedding) else None
         self.segments_from_tokens = segments == "tokens"
         self.norm = norm
-        self.dropout, self.scale = dropout, scale
+        self.project = project
+        self.dropout, self.scale, self.padding_position = dropout, scale, padding_position
         # how many positions the model has: its table's length, unless told otherwise (None: no limit)
-        table = getattr(positions, "num_embeddings", None)
+        table = getattr(positions, "length", None)
         self.max_positions: int | None = max_positions if max_positions is not None else table
 
     @property
@@ -45,6 +51,15 @@ class Embed(nn.Module):
     @property
     def has_segments(self) -> bool:
         return self.segments is not None or self.segments_from_tokens
+
+    def default_positions(self, input_ids: Tensor | None, past: int, time: int, device: torch.device) -> Tensor:
+        """(batch or 1, time): where each token stands, after `past` cached ones."""
+        if self.padding_position is None:
+            return torch.arange(past, past + time, device=device)[None]
+        if input_ids is None:  # vectors do not tell which of them are padding
+            return torch.arange(past, past + time, device=device)[None] + self.padding_position + 1
+        real = (input_ids != self.padding_position).long()
+        return (real.cumsum(1) + past) * real + self.padding_position
 
     def forward(
         self,
@@ -73,7 +88,8 @@ class Embed(nn.Module):
             x = x + tap(self, "positions", self.positions(position_ids)).to(x.dtype)
         if self.norm is not None:
             x = self.norm(x)
-        return tap(self, "output", F.dropout(x, self.dropout, self.training))
+        x = F.dropout(x, self.dropout, self.training)
+        return tap(self, "output", x if self.project is None else self.project(x))
 
 
 def check_ids(name: str, ids: Tensor, size: int) -> None:

@@ -50,23 +50,34 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.layout: Layout = layout
         self.closed = closed
-        self.num_embeddings, self.embedding_dim = length, width
+        self.length, self.width = length, width
         self.register_buffer("weight", torch.empty(length, width), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:
-            table = sinusoidal(self.num_embeddings, self.embedding_dim, self.layout, closed=self.closed)
+            table = sinusoidal(self.length, self.width, self.layout, closed=self.closed)
             self.weight.copy_(table)
 
     def forward(self, position_ids: Tensor) -> Tensor:
         return self.weight[position_ids]
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}, layout={self.layout!r}"
+        return f"{self.length}, {self.width}, layout={self.layout!r}"
 
 
-LearnedPositions = nn.Embedding
+class LearnedPositions(nn.Embedding):
+    """A learned vector for each of `length` positions.
+
+    offset   rows at the start of the table that no position uses (BART keeps 2 for history's sake)
+    """
+
+    def __init__(self, length: int, width: int, offset: int = 0, padding_idx: int | None = None) -> None:
+        super().__init__(length + offset, width, padding_idx=padding_idx)
+        self.length, self.offset = length, offset
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        return super().forward(position_ids + self.offset if self.offset else position_ids)
 
 
 class Rotary(nn.Module):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
@@ -19,6 +20,7 @@ class Stack(nn.Module):
 
     causal          each position sees itself and what came before
     position_bias   a bias shared by all layers, computed once per call (T5)
+    final_dropout   after the final norm (T5)
     """
 
     def __init__(
@@ -29,6 +31,7 @@ class Stack(nn.Module):
         *,
         causal: bool,
         position_bias: RelativeBuckets | None = None,
+        final_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.embed = embed
@@ -36,6 +39,7 @@ class Stack(nn.Module):
         self.final_norm = final_norm
         self.causal = causal
         self.position_bias = position_bias
+        self.final_dropout = final_dropout
 
     @property
     def blocks(self) -> list[Block]:
@@ -63,7 +67,7 @@ class Stack(nn.Module):
             raise InputError(f"The cache has {len(cache.layers)} layers; this model has {len(self.layers)}.")
         past = cache.length if cache is not None else 0
         if position_ids is None:
-            position_ids = torch.arange(past, past + time, device=device)[None]
+            position_ids = self.embed.default_positions(input_ids, past, time, device)
         elif not isinstance(position_ids, Tensor):
             raise InputError(f"position_ids must be a tensor, not {type(position_ids).__name__}.")
         elif position_ids.shape[-1] != time or position_ids.ndim != 2 or position_ids.shape[0] not in (1, batch):
@@ -104,7 +108,9 @@ class Stack(nn.Module):
                 position_ids=position_ids,
                 bias=bias,
             )
-        return x if self.final_norm is None else tap(self, "final.norm", self.final_norm(x))
+        if self.final_norm is not None:
+            x = tap(self, "final.norm", self.final_norm(x))
+        return F.dropout(x, self.final_dropout, self.training)
 
 
 def _shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:
