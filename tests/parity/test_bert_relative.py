@@ -8,7 +8,7 @@ from transformers.models.bert import modeling_bert
 
 from clearhead import hub
 
-from .families import shake
+from .reference import shake
 
 
 @pytest.mark.parametrize("kind", ["relative_key", "relative_key_query"])

@@ -13,16 +13,18 @@ import torch
 from torch import Tensor
 
 from clearhead import hub
+from clearhead.models.heads import Summary
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.nn import trace
 
 from .families import FAMILIES
+from .family_transformer import TorchTransformer
 
 SEEDS = (0, 1, 2, 3)
 CASES = [(name, task, seed) for name, ref in FAMILIES.items() for task in ref.classes for seed in SEEDS]
 GENERATING = [case for case in CASES if case[1] in FAMILIES[case[0]].generates]
 CACHING = [case for case in CASES if case[1] in ("causal-lm", "seq2seq-lm")]
-WITH_TRANSFORMERS = [case for case in CASES if case[0] != "transformer"]
+SHOWING_INSIDE = [case for case in CASES if FAMILIES[case[0]].shows_inside]
 
 every_case = pytest.mark.parametrize(("name", "task", "seed"), CASES)
 
@@ -65,7 +67,11 @@ def inputs(c: SimpleNamespace, batch: int = 3, time: int = 9, pad: str | None = 
     if isinstance(c.ours, StackModel) and c.ours.stack.embed.segments is not None:
         out["token_type_ids"] = torch.randint(0, c.ours.stack.embed.segments.num_embeddings, ids.shape)
     if isinstance(c.ours, EncoderDecoderModel):
-        out["decoder_input_ids"] = tokens(c.ours, batch, 6)
+        if c.task in ("sequence-classification", "question-answering"):
+            last = [int(row.nonzero()[-1]) for row in mask]  # these heads read the end token of the source
+            ids[torch.arange(len(ids)), last] = c.ours.config.eos_token_id
+        else:
+            out["decoder_input_ids"] = tokens(c.ours, batch, 6)
     elif c.ours.stack.layers[0].cross_attention is not None:
         out["encoder_hidden_states"] = torch.randn(batch, 5, c.ours.config.hidden_size)
         out["encoder_attention_mask"] = torch.tensor([[1, 1, 1, 1, 1]] + [[1, 1, 1, 0, 0]] * (batch - 1))
@@ -137,19 +143,20 @@ def test_outputs(name, task, seed, pad):
     compare_outputs(c, inputs(c, pad=pad))
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), WITH_TRANSFORMERS)
+@every_case
 def test_left_padding(name, task, seed):
-    """With positions given, as both libraries need for left padding."""
+    """With positions given where the reference takes them, as left padding needs."""
     c = case(name, task, seed)
     given = inputs(c, pad="left")
-    given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0)
-    if task in ("features", "sequence-classification", "next-sentence", "multiple-choice") and name == "bert":
-        given.pop("position_ids")  # these look at the first position, which must be a real token
-        given["attention_mask"][..., 0] = 1
+    if any(isinstance(module, Summary) and module.token == "first" for module in c.ours.modules()):
+        given["attention_mask"][..., 0] = 1  # this head looks at the first position, which must be a real token
+        given["input_ids"][..., 0] = 3
+    elif c.ref.takes_positions:
+        given["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0)
     compare_outputs(c, given)
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), WITH_TRANSFORMERS)
+@pytest.mark.parametrize(("name", "task", "seed"), SHOWING_INSIDE)
 def test_hidden_states_and_attention_weights(name, task, seed):
     c = case(name, task, seed)
     given = inputs(c, pad="right")
@@ -157,19 +164,35 @@ def test_hidden_states_and_attention_weights(name, task, seed):
         theirs = c.theirs(**given, output_hidden_states=True, output_attentions=True)
         ours = c.ours(**given, output_hidden_states=True, output_attentions=True)
         flat = {k: v.flatten(0, 1) if c.task == "multiple-choice" else v for k, v in given.items()}
-    real = flat["attention_mask"].bool()
-    assert len(ours.hidden_states) == len(theirs.hidden_states) == len(c.ours.stack.layers) + 1
-    for a, b in zip(ours.hidden_states, theirs.hidden_states, strict=True):
+    source = flat["attention_mask"].bool()
+    if isinstance(c.ours, EncoderDecoderModel):
+        target = torch.ones(ours.hidden_states[0].shape[:2], dtype=torch.bool)
+        if c.task in ("sequence-classification", "question-answering"):
+            target = source
+        compare_layers(ours.encoder_hidden_states, theirs.encoder_hidden_states, source)
+        compare_weights(ours.encoder_attentions, theirs.encoder_attentions, source)
+        compare_layers(ours.hidden_states, theirs.decoder_hidden_states, target)
+        compare_weights(ours.attentions, theirs.decoder_attentions, target)
+        compare_weights(ours.cross_attentions, theirs.cross_attentions, target)
+    else:
+        assert len(ours.hidden_states) == len(c.ours.stack.layers) + 1
+        compare_layers(ours.hidden_states, theirs.hidden_states, source)
+        compare_weights(ours.attentions, theirs.attentions, source)
+        if "encoder_hidden_states" in given:
+            compare_weights(ours.cross_attentions, theirs.cross_attentions, source)
+
+
+def compare_layers(ours, theirs, real: Tensor) -> None:
+    for a, b in zip(ours, theirs, strict=True):
         close(a, b, real)
-    assert len(ours.attentions) == len(theirs.attentions) == len(c.ours.stack.layers)
-    for a, b in zip(ours.attentions, theirs.attentions, strict=True):
-        close(a.transpose(1, 2), b.transpose(1, 2), real)
-        torch.testing.assert_close(
-            a.sum(-1)[real[:, None].expand(a.shape[:3])], torch.ones(int(real.sum()) * a.shape[1])
-        )
-    if "encoder_hidden_states" in given:
-        for a, b in zip(ours.cross_attentions, theirs.cross_attentions, strict=True):
-            close(a.transpose(1, 2), b.transpose(1, 2), real)
+
+
+def compare_weights(ours, theirs, real: Tensor) -> None:
+    """Attention weights (batch, heads, query, key), and that the rows of real queries sum to one."""
+    for a, b in zip(ours, theirs, strict=True):
+        rows, want = a.transpose(1, 2)[real], b.transpose(1, 2)[real]
+        close(rows, want)
+        torch.testing.assert_close(rows.sum(-1), torch.ones(rows.shape[:-1]))
 
 
 @every_case
@@ -190,7 +213,7 @@ def test_loss_and_gradients(name, task, seed):
 
 def compare_gradients(c: SimpleNamespace) -> None:
     """Our gradients, taken through the checkpoint map, are the reference's."""
-    if c.ref.name == "transformer":
+    if isinstance(c.theirs, TorchTransformer):
         theirs = c.ref.names(_grads_as_weights(c.theirs))
     else:
         theirs = {n: p.grad for n, p in c.theirs.named_parameters() if p.grad is not None}
@@ -247,7 +270,7 @@ def test_padded_batch_equals_one_by_one(name, task, seed):
 def test_explicit_path_equals_fast_path(name, task, seed):
     c = case(name, task, seed)
     given = inputs(c, pad="right")
-    names = "**.attention.weights" if name == "transformer" else "layers.*.attention.weights"
+    names = "**.attention.weights"
     with torch.no_grad():
         fast = c.ours(**given)
         with trace(c.ours, names) as seen:
@@ -320,10 +343,10 @@ def test_saved_here_opens_there_and_here(name, task, seed, tmp_path):
 PROMPT = ("input_ids", "attention_mask")
 
 
-def until_end(row: list[int], start: int) -> list[int]:
+def until_end(c: SimpleNamespace, row: list[int], start: int) -> list[int]:
     """The new tokens up to the end token, which is where padding conventions begin to differ."""
-    new = row[start:]
-    return new[: new.index(2) + 1] if 2 in new else new
+    new, end = row[start:], c.ours.config.eos_token_id
+    return new[: new.index(end) + 1] if end in new else new
 
 
 @pytest.mark.parametrize(("name", "task", "seed"), GENERATING)
@@ -343,25 +366,28 @@ def until_end(row: list[int], start: int) -> list[int]:
 def test_generated_tokens(name, task, seed, options):
     c = case(name, task, seed)
     given = {key: value for key, value in inputs(c, time=6, pad="left").items() if key in PROMPT}
+    start = 1 if isinstance(c.ours, EncoderDecoderModel) else 6
     theirs = c.theirs.generate(**given, max_new_tokens=8, do_sample=False, **options)
     ours = c.ours.generate(**given, max_new_tokens=8, **options)
     assert len(ours) == len(theirs)
     for a, b in zip(ours.tolist(), theirs.tolist(), strict=True):
-        assert until_end(a, 6) == until_end(b, 6)
+        assert until_end(c, a, start) == until_end(c, b, start)
 
 
 @pytest.mark.parametrize(("name", "task", "seed"), GENERATING)
 def test_right_padded_prompts_continue_like_single_ones(name, task, seed):
     c = case(name, task, seed)
+    if isinstance(c.ours, EncoderDecoderModel):
+        pytest.skip("an encoder–decoder's prompt is its start token")
     given = inputs(c, time=7, pad="right")
     together = c.ours.generate(given["input_ids"], attention_mask=given["attention_mask"], max_new_tokens=6)
     for row, mask in enumerate(given["attention_mask"]):
         length = int(mask.sum())
         alone = c.ours.generate(given["input_ids"][row : row + 1, :length], max_new_tokens=6)
-        assert until_end(together[row].tolist(), 7) == until_end(alone[0].tolist(), length)
+        assert until_end(c, together[row].tolist(), 7) == until_end(c, alone[0].tolist(), length)
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), [c for c in CASES if c[1] == "seq2seq-lm"])
+@pytest.mark.parametrize(("name", "task", "seed"), [c for c in CASES if c[0] == "transformer"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_encoder_decoder_generation(name, task, seed, beams):
     """Greedy equals an argmax loop without a cache; every beam is at least as likely as the greedy answer."""

@@ -1,0 +1,60 @@
+"""How the parity harness talks to a family's reference implementation.
+
+A family is listed by a file `family_NAME.py` beside this one that holds `REFERENCE`: a `Reference` that can draw a
+small random config, build the reference model, save it to a folder, and open a folder that Clearhead saved.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+
+
+def shake(model: nn.Module) -> nn.Module:
+    """Weights far enough from their first values that every part of the model shows in the output."""
+    with torch.no_grad():
+        for p in dict.fromkeys(model.parameters()):
+            p.add_(torch.randn_like(p) * (0.25 if p.ndim > 1 else 0.1))
+    return model.eval()
+
+
+@dataclass
+class Reference:
+    """
+    classes           task -> reference class
+    draw              (random source, task) -> the values of a small random config
+    takes_positions   whether the reference's forward takes position_ids
+    shows_inside      whether it gives hidden states and attention weights
+    generates         tasks whose `generate` is compared
+    """
+
+    name: str
+    classes: dict[str, Any]
+    draw: Callable[[random.Random, str], dict[str, Any]]
+    config_class: Any = None
+    takes_positions: bool = True
+    shows_inside: bool = True
+    generates: tuple[str, ...] = ()
+
+    def config(self, rng: random.Random, task: str) -> Any:
+        return self.config_class(**self.draw(rng, task))
+
+    def build(self, config: Any, task: str) -> nn.Module:
+        config._attn_implementation = "eager"
+        return shake(self.classes[task](config))
+
+    def save(self, model: Any, folder: Path) -> None:
+        model.save_pretrained(folder)
+
+    def open(self, folder: Path, task: str) -> nn.Module:
+        return self.classes[task].from_pretrained(folder, attn_implementation="eager").eval()
