@@ -82,6 +82,69 @@ def describe(
     _print(described)
 
 
+@app.command()
+def tree(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a tree.")] = False) -> None:
+    """Draw the family tree: each child with what it changed from its parent.
+
+    The changes are read off the assembled models, not written down.
+    """
+    with waiting("Comparing …"):
+        from clearhead.models import families, family
+        from clearhead.models.compare import children, differences
+
+        known = {fam.name: (fam, differences(family(fam.parent), fam) if fam.parent else []) for fam in families()}
+    if as_json:
+        print_json(
+            [
+                {"name": n, "parent": fam.parent, "changed": [{"part": p, "from": a, "to": b} for p, a, b in changed]}
+                for n, (fam, changed) in known.items()
+            ]
+        )
+        return
+    from rich.text import Text
+    from rich.tree import Tree
+
+    def grow(parent: str | None, branch: Tree) -> None:
+        for fam in children(parent):
+            label = Text.assemble((fam.name, "bold"), f"  {fam.title}")
+            for part, _, now in known[fam.name][1]:
+                label.append(f"\n{part}: ", style="dim")
+                label.append(now)
+            grow(fam.name, branch.add(label))
+
+    root = Tree("attention", hide_root=True)
+    grow(None, root)
+    out().print(root)
+
+
+@app.command()
+def diff(
+    first: Annotated[str, typer.Argument(help="A family, such as bert.")],
+    second: Annotated[str, typer.Argument(help="Another, such as gpt2.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show the parts in which two families differ.
+
+    Example:  clearhead models diff bert gpt2
+    """
+    with waiting("Comparing …"):
+        from clearhead.models import family
+        from clearhead.models.compare import differences
+
+        rows = differences(family(first), family(second))
+    if as_json:
+        print_json([{"part": p, first: a, second: b} for p, a, b in rows])
+        return
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("part", first, second):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    out().print(table if rows else f"{first} and {second} are built from the same parts; they differ in training.")
+
+
 def _describe(name: str, task: str | None, revision: str | None) -> Description:
     from clearhead import zoo
     from clearhead.hub import locate, read_config

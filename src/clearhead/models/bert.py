@@ -241,6 +241,7 @@ FAMILY = Family(
         "features": "BertModel",
     },
     default_task="masked-lm",
+    parent="transformer",
     presets={
         "bert-base-uncased": {},
         "bert-large-uncased": {

@@ -23,6 +23,7 @@ class Family:
     architectures   task -> the class name that published checkpoints give in `architectures`
     default_task    what to load when the checkpoint does not say
     init            draws first weights: (config, the model or a part of it)
+    parent          the family it grew from; what it changed is computed, not written down (models/compare.py)
     presets         published sizes by name: the config values that differ from the family's defaults
     """
 
@@ -34,6 +35,7 @@ class Family:
     checkpoint_map: Callable[[Any, str], CheckpointMap]
     architectures: Mapping[str, str]
     default_task: str
+    parent: str | None = None
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def task_of(self, architecture: str) -> str | None:

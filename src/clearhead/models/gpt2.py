@@ -187,6 +187,7 @@ FAMILY = Family(
         "features": "GPT2Model",
     },
     default_task="causal-lm",
+    parent="transformer",
     presets={
         "gpt2": {},
         "gpt2-medium": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},

@@ -1,0 +1,145 @@
+"""What a family is made of, read off an assembled model, so that two families can be laid side by side."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from clearhead.models import families, family
+from clearhead.models.family import Family
+from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.nn import Attention, Block, Embed, FeedForward, LearnedPositions, SinusoidalPositions, Stack
+
+Features = dict[str, str]
+
+
+def features(fam: Family) -> Features:
+    """The parts of the family's first preset, in words. Nothing is allocated."""
+    config = fam.preset(next(iter(fam.presets))) if fam.presets else fam.config()  # type: ignore[call-arg]
+    model = fam.make(config, device="meta")
+    stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
+    found = {"shape": _shape(model, list(stacks.values()))}
+    sides = {name: _stack_features(stack) for name, stack in stacks.items()}
+    for part in dict.fromkeys(part for side in sides.values() for part in side):
+        words = {name: side[part] for name, side in sides.items() if part in side}
+        if len(set(words.values())) == 1:  # one stack, or two that agree, or something only one of them has
+            found[part] = next(iter(words.values()))
+        else:
+            found[part] = "; ".join(f"{name}: {said}" for name, said in words.items())
+    found["output"] = _output(model)
+    found["heads for"] = ", ".join(fam.architectures)
+    return found
+
+
+def differences(a: Family, b: Family) -> list[tuple[str, str, str]]:
+    """(part, in a, in b) for every part that differs; a part that one lacks is "–"."""
+    left, right = features(a), features(b)
+    parts = list(dict.fromkeys([*left, *right]))
+    return [(p, left.get(p, "–"), right.get(p, "–")) for p in parts if left.get(p) != right.get(p)]
+
+
+def children(parent: str | None) -> list[Family]:
+    return [fam for fam in families() if fam.parent == parent]
+
+
+def lineage(name: str) -> list[str]:
+    """From the root down to this family."""
+    fam = family(name)
+    return [*(lineage(fam.parent) if fam.parent else []), name]
+
+
+def _shape(model: Model, stacks: list[Stack]) -> str:
+    if isinstance(model, EncoderDecoderModel):
+        return "encoder–decoder"
+    return "decoder: each token sees what came before" if stacks[0].causal else "encoder: every token sees all"
+
+
+def _stack_features(stack: Stack) -> Features:
+    found = {"embedding": _embedding(stack.embed), "positions": _positions(stack)}
+    blocks = stack.blocks
+    first = blocks[0]
+    if isinstance(first, Block):
+        found["norm"] = f"{type(first.attention_norm).__name__}, {first.placement}"
+        if stack.final_norm is not None:
+            found["norm"] += ", and one at the end"
+    windows = {block.window for block in blocks}
+    if windows != {None}:
+        local = sorted(w for w in windows if w is not None)
+        found["sees"] = f"{'every other layer ' if None in windows else ''}only {local[0]} positions back"
+    if len({id(p) for p in first.parameters()} & {id(p) for p in blocks[-1].parameters()}) and len(blocks) > 1:
+        found["layers"] = "share their weights"
+    found["attention"] = _attention(first.attention)
+    if first.cross_attention is not None:
+        found["cross-attention"] = "the decoder looks at the encoder"
+    found["feed-forward"] = _feedforward(first.feedforward)
+    return found
+
+
+def _embedding(embed: Embed) -> str:
+    parts = ["tokens"]
+    if embed.scale != 1.0:
+        parts[0] = "tokens × √width"
+    if embed.segments is not None:
+        parts.append("segments")
+    if embed.norm is not None:
+        parts.append("norm")
+    if embed.project is not None:
+        parts.append("projected to the layers' width")
+    return ", ".join(parts)
+
+
+def _positions(stack: Stack) -> str:
+    found = []
+    positions = stack.embed.positions
+    if isinstance(positions, LearnedPositions):
+        counted = ", counted from the padding id" if stack.embed.padding_position is not None else ""
+        found.append(
+            f"learned, {positions.length:,}" + (f", offset {positions.offset}" * bool(positions.offset)) + counted
+        )
+    elif isinstance(positions, SinusoidalPositions):
+        found.append(f"sinusoidal, {positions.layout}")
+    elif positions is not None:
+        found.append(type(positions).__name__)
+    if stack.position_bias is not None:
+        found.append("relative buckets")
+    attention = stack.blocks[0].attention
+    if getattr(attention, "rotary", None) is not None:
+        found.append(f"rotary, {attention.rotary.pairing}")  # type: ignore[union-attr]
+    if getattr(attention, "relative", None) is not None:
+        found.append("relative keys")
+    return " and ".join(found) or "none"
+
+
+def _attention(attention: nn.Module) -> str:
+    if not isinstance(attention, Attention):
+        return f"its own: {type(attention).__name__}"
+    first = attention.qkv if attention.fused else attention.query
+    words = ["q, k, v in one matrix" if attention.fused else "q, k, v apart"]
+    words.append("with biases" if first.bias is not None else "without biases")
+    usual = attention.head_dim**-0.5
+    words.append("scores / √d" if abs(attention.scale - usual) < 1e-9 else f"scores × {attention.scale:.3g}")
+    if attention.kv_heads != attention.heads:
+        words.append(f"{attention.heads // attention.kv_heads} heads share a key")
+    return ", ".join(words)
+
+
+def _feedforward(feedforward: nn.Module) -> str:
+    if not isinstance(feedforward, FeedForward):
+        return f"its own: {type(feedforward).__name__}"
+    wider = feedforward.up.out_features / feedforward.up.in_features
+    gated = "gated " if feedforward.gate is not None else ""
+    biases = "" if feedforward.up.bias is not None else ", without biases"
+    return f"{gated}{feedforward.activation.name}, {wider:.3g} × wide{biases}"
+
+
+def _output(model: Model) -> str:
+    head = model.language_head
+    if head is None:
+        return type(model.head).__name__
+    words = ["the embedding matrix" if model.config.tie_word_embeddings else "a matrix of its own"]
+    if head.output.bias is not None:
+        words.append("a bias")
+    if head.transform is not None:
+        words.append("a transform before it")
+    if head.scale != 1.0:
+        words.append("hidden states scaled down")
+    return ", ".join(words)
