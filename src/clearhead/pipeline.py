@@ -14,7 +14,8 @@ from clearhead import hub, zoo
 from clearhead.errors import InputError, TokenizerError
 from clearhead.generate import generate, stream
 from clearhead.models import Model
-from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.text import TextStream, Tokenizer, load_tokenizer
 
 
@@ -39,10 +40,14 @@ def load(
     if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
         model, tokenizer = zoo.SHIPPED[name].make(task)
         return Pipeline(model.to(device=device, dtype=hub.as_dtype(dtype)), tokenizer, name=name)
-    folder = hub.locate(where, revision, tuple(zoo.SHIPPED))
+    root = hub.locate(where, revision, tuple(zoo.SHIPPED))
+    folder = hub.transformer_folder(root)
+    if task is None and hub.is_sentence_folder(root):
+        task = "features"
     model = hub.load_model(folder, task, dtype, device, ignore_options)
     own, source = (_tokenizer_in(f) for f in (folder, folder / hub.SOURCE_TOKENIZER))
-    return Pipeline(model, own, source, name=name)
+    sentence = hub.read_sentence(root, model.dtype, model.device) if model.task == "features" else None
+    return Pipeline(model, own, source, name=name, sentence=sentence)
 
 
 def _tokenizer_in(folder: os.PathLike[str]) -> Tokenizer | None:
@@ -69,8 +74,10 @@ class Pipeline:
         tokenizer: Tokenizer | None,
         source_tokenizer: Tokenizer | None = None,
         name: str = "",
+        sentence: hub.Sentence | None = None,
     ) -> None:
         self.model = model
+        self.sentence = sentence
         self._tokenizer = tokenizer
         self._source_tokenizer = source_tokenizer
         self.name = name
@@ -157,9 +164,62 @@ class Pipeline:
             filled.append(guesses)
         return filled
 
+    @torch.no_grad()
+    def embed(
+        self,
+        texts: str | list[str],
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+    ) -> Tensor:
+        """One vector for each text, (texts, width), or (width,) for a single one.
+
+        A Sentence-BERT folder says itself how to pool, project and normalise; any other model averages its last
+        hidden states over the real tokens. Texts are cut at the length the model can read.
+
+        pooling     another way to pool: "mean", "cls", "max", "lasttoken" … (see clearhead.models.sentence)
+        normalize   to unit length or not, whatever the folder says
+        prompt      put before each text: the name of one of the folder's prompts, or the words themselves
+        """
+        if not isinstance(self.model, StackModel):
+            raise InputError("An encoder–decoder has no single stack to embed with. Load an encoder.")
+        rows = [_checked(text) for text in ([texts] if isinstance(texts, str) else texts)]
+        if not rows:
+            raise InputError("The list of texts is empty.")
+        known = self.sentence or hub.Sentence(SentenceHead(Pooling()))
+        steps = [step for step in known.head.steps if normalize is None or not isinstance(step, Normalize)]
+        steps += [Normalize()] if normalize else []
+        head = SentenceHead(known.head.pooling if pooling is None else Pooling((pooling,)), steps)
+        prompt = known.default_prompt_name if prompt is None else prompt
+        rows = [known.prompts.get(prompt, prompt) + row if prompt else row for row in rows]
+        if known.do_lower_case:
+            rows = [row.lower() for row in rows]
+        embed = self.model.stack.embed
+        taken = 0 if embed.padding_position is None else embed.padding_position + 1
+        positions = None if embed.max_positions is None else embed.max_positions - taken
+        limit = min(v for v in (known.max_seq_length, self.tokenizer.model_max_length, positions) if v)
+        padded = self.tokenizer.pad_token is not None
+        if not padded:
+            batch_size = 1  # without a padding token, one text at a time
+        vectors: dict[int, Tensor] = {}
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # texts of a length share a batch
+        for start in range(0, len(rows), batch_size):
+            chosen = order[start : start + batch_size]
+            batch = self.tokenizer(
+                [rows[n] for n in chosen], padding=padded, truncation=True, max_length=limit, return_tensors="pt",
+                return_attention_mask=True, return_token_type_ids=embed.segments is not None,
+            ).to(self.model.device)  # fmt: skip
+            vectors |= zip(chosen, head(self.model.stack(**batch), batch["attention_mask"]), strict=True)
+        out = torch.stack([vectors[n] for n in range(len(rows))])
+        return out[0] if isinstance(texts, str) else out
+
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and the tokenizer's files: whole, or not at all."""
-        hub.save_model(self.model, folder, self._tokenizer, self._source_tokenizer, overwrite=overwrite)
+        hub.save_model(
+            self.model, folder, self._tokenizer, self._source_tokenizer, sentence=self.sentence, overwrite=overwrite
+        )
 
     def _prompts(self, text: str | list[str] | None) -> tuple[list[str], Tensor, Tensor]:
         """The texts, and their ids padded on the left."""

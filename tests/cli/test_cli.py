@@ -34,7 +34,7 @@ def inside(*words):
 
 def test_help_teaches():
     text = inside("--help").output
-    for verb in ("generate", "fill", "walk", "tokenize", "models"):
+    for verb in ("generate", "fill", "embed", "walk", "tokenize", "models"):
         assert verb in text
         assert "Usage" in inside(verb, "--help").output
     assert "clearhead generate" in inside("generate", "--help").output
@@ -109,6 +109,12 @@ def test_walk_fits_a_narrow_terminal():
     text = run("walk", "The robot said", COLUMNS="60").stdout
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 60
     assert "query: what it looks for" in text
+
+
+def test_embed():
+    data = json.loads(inside("embed", "The robot", "a cat", "-m", "random-gpt2", "--json").stdout)
+    assert [len(row["vector"]) for row in data["embeddings"]] == [64, 64]
+    assert "1.00" in inside("embed", "The robot", "a cat", "-m", "random-gpt2").output
 
 
 def test_fill(tmp_path):

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from clearhead.cli import fill, generate, models, tokenize, walk
+from clearhead.cli import embed, fill, generate, models, tokenize, walk
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("generate")(generate.command)
 app.command("fill")(fill.command)
+app.command("embed")(embed.command)
 app.command("walk")(walk.command)
 app.command("tokenize")(tokenize.command)
 app.add_typer(models.app, name="models")

@@ -16,6 +16,7 @@ from clearhead import models
 from clearhead.errors import CheckpointError, ConfigError, InputError, did_you_mean
 from clearhead.hub.assign import fill, published_tensors
 from clearhead.hub.locate import CONFIG, TOKENIZER_FILES, locate
+from clearhead.hub.sentence import Sentence, is_sentence_folder, read_sentence, transformer_folder, write_sentence
 from clearhead.hub.weights import open_weights, write_weights
 from clearhead.models import Config, Family, Model
 
@@ -93,6 +94,7 @@ def save_model(
     tokenizer: Tokenizer | None = None,
     source_tokenizer: Tokenizer | None = None,
     *,
+    sentence: Sentence | None = None,
     overwrite: bool = False,
     max_shard_size: int = 5 * 2**30,
 ) -> Path:
@@ -121,6 +123,8 @@ def save_model(
             tokenizer_folder = work / SOURCE_TOKENIZER
             tokenizer_folder.mkdir()
             source_tokenizer.save(tokenizer_folder)
+        if sentence is not None:
+            write_sentence(work, sentence, model.config.hidden_size)
         work.chmod(0o755)  # mkdtemp makes a private folder
         _put_in_place(work, target)
     except OSError as error:
@@ -167,9 +171,13 @@ def _put_in_place(work: Path, target: Path) -> None:
 __all__ = [
     "SOURCE_TOKENIZER",
     "TOKENIZER_FILES",
+    "Sentence",
     "as_dtype",
+    "is_sentence_folder",
     "load_model",
     "locate",
     "read_config",
+    "read_sentence",
     "save_model",
+    "transformer_folder",
 ]

@@ -105,7 +105,7 @@ def _check(
         entry = item.entry
         if item.names is None:
             source_there = entry.tied_to is not None and _tied_source(found, entry) is not None
-            if source_there or _stands_for_source(found, entry):
+            if source_there or entry.optional or _stands_for_source(found, entry):
                 continue
             is_head = entry.ours[0].startswith("head.")
             (fresh if new_head and is_head else missing).extend(entry.theirs)
@@ -199,8 +199,12 @@ def _draw_rest(model: Model, dtype: torch.dtype, device: torch.device) -> None:
         own = dict(module.named_parameters(recurse=False))
         if any(p.is_meta for p in own.values()):
             for name, p in own.items():
-                setattr(module, name, nn.Parameter(torch.empty(p.shape, dtype=dtype, device=device)))
+                fresh = torch.empty(p.shape, dtype=dtype, device=device)
+                setattr(module, name, nn.Parameter(fresh, requires_grad=p.requires_grad))
             model.family.init(model.config, module)
+            for name, p in own.items():  # what the file did hold stays
+                if not p.is_meta:
+                    setattr(module, name, p)
         for name, buffer in list(module.named_buffers(recurse=False)):
             if buffer.is_meta:
                 module.register_buffer(name, torch.empty(buffer.shape, device=device), persistent=False)
@@ -231,9 +235,8 @@ def _absent(model: nn.Module, name: str) -> bool:
 
 def _assign(model: nn.Module, name: str, tensor: Tensor) -> None:
     path, _, own = name.rpartition(".")
-    parameter = (
-        tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor, requires_grad=tensor.is_floating_point())
-    )
+    learns = tensor.is_floating_point() and _parameter(model, name).requires_grad
+    parameter = tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor, requires_grad=learns)
     setattr(model.get_submodule(path), own, parameter)
 
 

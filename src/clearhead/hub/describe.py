@@ -48,6 +48,8 @@ def describe(name: str, family: Family, config: Config, task: str | None = None)
     model = family.make(config, task, device="meta")
     stacks = [module for module in model.modules() if isinstance(module, Stack)]
     context = getattr(config, "max_position_embeddings", None)
+    if context is not None:  # RoBERTa's table has rows that no token uses
+        context -= stacks[0].embed.first_position
     positions = context or 1024
     causal = [stack for stack in stacks if stack.causal]
     return Description(

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from clearhead.errors import CheckpointError, did_you_mean
+from clearhead.hub.sentence import MODULES, PROMPTS, SETTINGS, read_modules
 from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX, read_index
 
 CONFIG = "config.json"
@@ -44,7 +45,7 @@ def locate(
     """
     path = Path(where).expanduser()
     if path.is_dir():
-        if not (path / CONFIG).is_file():
+        if not (path / CONFIG).is_file() and not (path / MODULES).is_file():
             there = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
             raise CheckpointError(f"{path} has no {CONFIG}, so it is not a model folder. It holds {there}.")
         return path
@@ -69,7 +70,7 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
     def fetch(file: str, at: str | None) -> Path:
         return Path(hf_hub_download(repo, file, revision=at, local_files_only=offline))
 
-    def fetch_if_there(file: str, at: str) -> Path | None:
+    def fetch_if_there(file: str, at: str | None) -> Path | None:
         try:
             return fetch(file, at)
         except hub_errors.EntryNotFoundError:  # also: not in the cache while offline
@@ -77,22 +78,35 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
 
     at = f" at revision {revision!r}" if revision else ""
     shipped = did_you_mean(repo, known_names)
-    try:
-        config = fetch(CONFIG, revision)
-        commit = config.parent.name  # all files from one and the same commit
-        for name in TOKENIZER_FILES:
-            fetch_if_there(name, commit)
-        if not weights:
-            return config.parent
+
+    def fetch_weights(inside: str, at: str) -> None:
         for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
-            if fetch_if_there(single, commit):
-                break
-            found = fetch_if_there(index, commit)
+            if fetch_if_there(inside + single, at):
+                return
+            found = fetch_if_there(inside + index, at)
             if found:
                 for shard in sorted(set(read_index(found).values())):
-                    fetch(shard, commit)
-                break
-        return config.parent
+                    fetch(inside + shard, at)
+                return
+
+    try:
+        root = (fetch_if_there(MODULES, revision) or fetch(CONFIG, revision)).parent
+        commit = root.name  # all files from one and the same commit
+        modules = read_modules(root) if (root / MODULES).is_file() else [("Transformer", "")]
+        inside = f"{modules[0][1]}/" if modules[0][1] else ""
+        fetch(inside + CONFIG, commit)
+        for name in (*TOKENIZER_FILES, SETTINGS):
+            fetch_if_there(inside + name, commit)
+        if weights:
+            fetch_weights(inside, commit)
+        for kind, path in modules[1:]:
+            if kind in ("Pooling", "Dense"):
+                fetch(f"{path}/{CONFIG}", commit)
+            if kind == "Dense" and weights:
+                fetch_weights(f"{path}/", commit)
+        if len(modules) > 1:
+            fetch_if_there(PROMPTS, commit)
+        return root
     except hub_errors.GatedRepoError:
         raise CheckpointError(
             f"{repo} is gated: accept its terms on its page, then log in with `hf auth login` or set HF_TOKEN."
