@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.hub.weights import open_weights, write_weights
@@ -67,7 +68,8 @@ def read_sentence(folder: Path, dtype: torch.dtype, device: torch.device) -> Sen
     """The sentence head of a folder; None if it is a plain model."""
     if not is_sentence_folder(folder):
         return None
-    pooling, steps = Pooling(), []
+    pooling = Pooling()
+    steps: list[nn.Module] = []
     for kind, path in read_modules(folder):
         if kind == "Pooling":
             pooling = Pooling(_pooling_modes(_json(folder / path / "config.json")))
