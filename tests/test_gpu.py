@@ -1,4 +1,4 @@
-"""The same numbers on an accelerator: every family, half precision, traces, caches, compiled code. Skipped without one."""
+"""The same numbers on an accelerator: families, half precision, traces, caches, compiled code. Skipped without one."""
 
 import pytest
 import torch

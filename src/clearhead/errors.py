@@ -35,12 +35,12 @@ class TraceError(ClearheadError, KeyError):
     """A trace was asked for a tensor that the model does not announce."""
 
 
-def near(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+def near(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.4) -> list[str]:
     """The known words closest to a misspelt one, best first."""
-    return difflib.get_close_matches(word, list(known), n=most, cutoff=0.4)
+    return difflib.get_close_matches(word, list(known), n=most, cutoff=cutoff)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence to end an error message with; empty where nothing is close."""
-    close = near(word, known)
+    close = near(word, known, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -36,10 +36,10 @@ def load(
     revision         a branch, tag or commit of a hub repository
     ignore_options   configuration keys that Clearhead does not know and you know to be harmless
     """
-    name = os.fspath(where)
+    name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
     if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
         model, tokenizer = zoo.SHIPPED[name].make(task)
-        return Pipeline(model.to(device=device, dtype=hub.as_dtype(dtype)), tokenizer, name=name)
+        return Pipeline(model.to(device=hub.as_device(device), dtype=hub.as_dtype(dtype)), tokenizer, name=name)
     root = hub.locate(where, revision, tuple(zoo.SHIPPED))
     folder = hub.transformer_folder(root)
     if task is None and hub.is_sentence_folder(root):
@@ -102,16 +102,19 @@ class Pipeline:
     def generate(self, text: str | list[str] | None = None, **options: Any) -> str | list[str]:
         """Continue a text (or answer it, for an encoder–decoder). Without a text, write from nothing.
 
-        A list of texts gives a list; num_return_sequences above 1 too. Options: clearhead.generate.Options.
+        A list of texts gives a list; num_return_sequences above 1 too. Options: clearhead.generate.Options, and for
+        models that know languages src_lang and tgt_lang (by default those of the tokenizer).
         """
-        prompts, ids, mask = self._prompts(text)
+        reader, options = self._translator(options)
+        prompts, ids, mask = self._prompts(text, reader)
         out = generate(self.model, ids, mask, **options)
+        writer = self.tokenizer.target
         copies = len(out) // max(len(prompts), 1)
         texts = []
         for n, row in enumerate(out.tolist()):
             prompt = prompts[n // copies]
             if isinstance(self.model, EncoderDecoderModel):
-                texts.append(self.tokenizer.decode(row, skip_special_tokens=True))
+                texts.append(writer.decode(row[1:], skip_special_tokens=True))  # without the start token
             else:
                 texts.append(prompt + self._decode_after(row, ids.shape[1], mask[n // copies]))
         return texts[0] if len(texts) == 1 and not isinstance(text, list) else texts
@@ -120,8 +123,9 @@ class Pipeline:
         """The new text, piece by piece, as it is written."""
         if isinstance(text, list):
             raise InputError("A stream writes one text. For several, use generate.")
-        _, ids, mask = self._prompts(text)
-        pieces = TextStream(self.tokenizer, skip_special_tokens=True)
+        reader, options = self._translator(options)
+        _, ids, mask = self._prompts(text, reader)
+        pieces = TextStream(self.tokenizer.target, skip_special_tokens=True)
         if not isinstance(self.model, EncoderDecoderModel):
             for token in ids[0].tolist():  # so that a first piece gets its space right
                 pieces.push(token)
@@ -136,10 +140,11 @@ class Pipeline:
 
     def fill(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """The likeliest words for each mask in the text, best first."""
-        if self.model.language_head is None or self.model.language_head.shift:
+        head = self.model.language_head
+        if head is None or head.shift or self.model.task == "permutation-lm":  # which guesses in a stream of its own
             raise InputError(
                 f"{self.name or 'This model'} is loaded for {self.model.task}; only a masked language model fills. "
-                'Load one with task="masked-lm".'
+                "Choose a checkpoint that was trained as one."
             )
         mask_token, mask_id = self.tokenizer.mask_token, self.tokenizer.mask_token_id
         if mask_token is None:
@@ -221,7 +226,21 @@ class Pipeline:
             self.model, folder, self._tokenizer, self._source_tokenizer, sentence=self.sentence, overwrite=overwrite
         )
 
-    def _prompts(self, text: str | list[str] | None) -> tuple[list[str], Tensor, Tensor]:
+    def _translator(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
+        """The tokenizer for the language asked for, and options that make the model write the other one."""
+        tokenizer = self._source_tokenizer or self._tokenizer
+        if tokenizer is None or tokenizer.languages is None:
+            return tokenizer, options
+        options = dict(options)
+        source, target = options.pop("src_lang", None), options.pop("tgt_lang", None) or tokenizer.tgt_lang
+        if target is not None:
+            first = tokenizer.convert_tokens_to_ids(tokenizer.languages.token(target))
+            options.setdefault("decoder_start_token_id" if tokenizer.languages.starts else "forced_bos_token_id", first)
+        return tokenizer if source is None else tokenizer.speaking(source), options
+
+    def _prompts(
+        self, text: str | list[str] | None, reader: Tokenizer | None = None
+    ) -> tuple[list[str], Tensor, Tensor]:
         """The texts, and their ids padded on the left."""
         if text is None:
             if isinstance(self.model, EncoderDecoderModel):
@@ -234,16 +253,16 @@ class Pipeline:
             prompts = list(text) if isinstance(text, list | tuple) else [text]
             if not prompts:
                 raise InputError("The list of texts is empty.")
-            rows = [self._prompt_ids(_checked(prompt)) for prompt in prompts]
+            rows = [self._prompt_ids(_checked(prompt), reader) for prompt in prompts]
         longest = max(map(len, rows))
         pad = self.model.config.pad_token_id or 0
         ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
         return prompts, ids.to(self.model.device), mask.to(self.model.device)
 
-    def _prompt_ids(self, text: str) -> list[int]:
+    def _prompt_ids(self, text: str, reader: Tokenizer | None = None) -> list[int]:
         if isinstance(self.model, EncoderDecoderModel):
-            return self.source_tokenizer.encode(text)
+            return (reader or self.source_tokenizer).encode(text)
         ids = self.tokenizer.encode(text)
         closing = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id} - {None}
         return ids[:-1] if len(ids) > 1 and ids[-1] in closing else ids  # a closed text would not be continued

@@ -143,7 +143,7 @@ def test_fill(tmp_path):
         (["models", "describe", "gpt2-xxl"], "gpt2-xl"),
         (["tokenize"], "Give a text"),
         (["tokenize", "--train", "nothere.txt", "--save", "x"], "nothere.txt"),
-        (["fill", "no gap here", "-m", "random-gpt2"], "masked-lm"),
+        (["fill", "no gap here", "-m", "random-gpt2"], "masked language model"),
     ],
 )
 def test_a_users_mistake_gets_one_clear_message(words, says, tmp_path, monkeypatch):

@@ -431,8 +431,8 @@ def test_no_weights_names_what_is_there(tmp_path):
 
 def test_architecture_without_our_head(tmp_path):
     gpt2().save_pretrained(tmp_path)
-    edit_config(tmp_path, architectures=["GPT2DoubleHeadsModel"])
-    with pytest.raises(ConfigError, match=r"GPT2DoubleHeadsModel.*task="):
+    edit_config(tmp_path, architectures=["GPT2ForPoetry"])
+    with pytest.raises(ConfigError, match=r"GPT2ForPoetry.*task="):
         hub.load_model(tmp_path)
     with pytest.raises(InputError, match="causal-lm"):
         hub.load_model(tmp_path, task="causal-ml")
@@ -469,6 +469,54 @@ def test_overwrite_replaces_a_saved_model_even_the_one_in_use(tmp_path):
     again = hub.load_model(tmp_path / "a")
     assert torch.equal(again(IDS).logits, ours(IDS).logits)
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_overwrite_keeps_what_is_no_part_of_the_model(tmp_path):
+    gpt2().save_pretrained(tmp_path / "a")
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    (tmp_path / "a" / "logs").mkdir()
+    (tmp_path / "a" / "logs" / "run.jsonl").write_text("{}")
+    hub.save_model(hub.load_model(tmp_path / "a"), tmp_path / "a", overwrite=True)
+    assert (tmp_path / "a" / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "a" / "logs" / "run.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "named"),
+    [(torch.ones(16, 48, dtype=torch.int8), "I8"), (torch.ones(16, 48, dtype=torch.complex64), "C64")],
+)
+def test_weights_that_are_not_floating_point(tmp_path, tensor, named):
+    gpt2().save_pretrained(tmp_path)
+    edit_weights(tmp_path, lambda t: {**t, "transformer.h.0.attn.c_attn.weight": tensor})
+    with pytest.raises(CheckpointError, match=rf"c_attn\.weight \({named}\)"):
+        hub.load_model(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"dtype": "int8"}, {"dtype": torch.int8}, {"device": "nowhere"}, {"device": 3.5}])
+def test_impossible_dtypes_and_devices(tmp_path, options):
+    gpt2().save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"dtype|device"):
+        hub.load_model(tmp_path, **options)
+
+
+def test_far_too_many_layers_is_noticed_before_they_are_built(tmp_path):
+    gpt2().save_pretrained(tmp_path)
+    edit_config(tmp_path, n_layer=10_000_000)
+    with pytest.raises(ConfigError, match="10,000,000 layers"):
+        hub.load_model(tmp_path)
+
+
+def test_git_lfs_pointer(tmp_path):
+    gpt2().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
+    with pytest.raises(CheckpointError, match="git lfs pull"):
+        hub.load_model(tmp_path)
+
+
+@pytest.mark.parametrize("where", [None, 5, ""])
+def test_a_name_that_is_none(where):
+    with pytest.raises(InputError, match="named by"):
+        hub.locate(where)
 
 
 @pytest.mark.parametrize("existing", [False, True])

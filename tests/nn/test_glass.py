@@ -33,9 +33,17 @@ SMALL = {
     "num_hidden_layers": 2,
     "num_attention_heads": 3,
     "encoder_layers": 2,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 20,
+    "decoder_ffn_dim": 20,
     "intermediate_size": 20,
     "feedforward_size": 20,
     "max_position_embeddings": 16,
+    "rotary_dim": 4,
+    "cutoffs": [5, 11],
+    "mem_len": 0,
+    "same_length": False,
 }
 
 
@@ -43,6 +51,8 @@ def small(name: str, task: str | None = None, **more) -> Model:
     """A tiny model of any family, with weights wide enough for every tensor to matter."""
     chosen = family(name)
     known = {f.name for f in dataclasses.fields(chosen.config)}
+    if (getattr(chosen.config, "pad_token_id", None) or 0) >= SMALL["vocab_size"]:
+        more.setdefault("pad_token_id", 0)  # Marian's is the last word of a large vocabulary
     torch.manual_seed(0)
     model = chosen.make(chosen.config(**{k: v for k, v in SMALL.items() if k in known}, **more), task)
     for parameter in model.parameters():
@@ -82,6 +92,7 @@ MODELS = {f"{name} {task}": (name, task, {}) for name in FAMILIES for task in fa
         {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True},
     ),
     "gpt3 with a narrow band": ("gpt3", "causal-lm", {"band": 2, "head_dim": 6}),
+    "gpt_neo with a narrow window": ("gpt_neo", "causal-lm", {"window_size": 2}),
     "bert decoder": ("bert", "causal-lm", {"is_decoder": True, "add_cross_attention": True}),
     "bert with relative keys": ("bert", "masked-lm", {"position_embedding_type": "relative_key"}),
     "bert with relative keys and queries": (
@@ -89,6 +100,30 @@ MODELS = {f"{name} {task}": (name, task, {}) for name in FAMILIES for task in fa
         "masked-lm",
         {"position_embedding_type": "relative_key_query"},
     ),
+    "roberta decoder": ("roberta", "causal-lm", {"is_decoder": True, "add_cross_attention": True}),
+    "electra decoder": ("electra", "causal-lm", {"is_decoder": True, "embedding_size": 7}),
+    "electra of one width": ("electra", "replaced-token", {"embedding_size": 12}),
+    "albert with groups": ("albert", "pretraining", {"num_hidden_groups": 2, "inner_group_num": 2}),
+    "deberta with distances and talking heads": (
+        "deberta",
+        "masked-lm",
+        {"relative_attention": True, "pos_att_type": "c2p|p2c", "talking_head": True},
+    ),
+    "deberta-v2 with distances and a convolution": (
+        "deberta-v2",
+        "masked-lm",
+        {
+            "relative_attention": True,
+            "pos_att_type": "c2p|p2c",
+            "position_buckets": 6,
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+            "conv_kernel_size": 3,
+            "type_vocab_size": 2,
+            "embedding_size": 12,
+        },
+    ),
+    "xlm with languages, causal": ("xlm", "masked-lm", {"n_langs": 2, "causal": True}),
     "transformer pre-norm": ("transformer", "seq2seq-lm", {"norm_first": True, "final_norm": True}),
     "transformer with learned positions": ("transformer", "seq2seq-lm", {"positions": "learned", "activation": "gelu"}),
 }
@@ -97,11 +132,16 @@ MODELS = {f"{name} {task}": (name, task, {}) for name in FAMILIES for task in fa
 def all_inputs(model: Model, task: str) -> dict[str, Tensor]:
     """Everything that the model can be given, so that everything it can announce is computed."""
     if isinstance(model, EncoderDecoderModel):
-        return {"input_ids": ids_of(time=SOURCE), "decoder_input_ids": ids_of(seed=1)}
+        source = ids_of(time=SOURCE)
+        if task == "sequence-classification":
+            source[:, -1] = model.config.eos_token_id  # the token that these heads read
+        return {"input_ids": source, "decoder_input_ids": ids_of(seed=1)}
     rows = BATCH * CHOICES if task == "multiple-choice" else BATCH
     given = {"input_ids": ids_of(rows)}
     if model.stack.embed.has_segments:
-        given["token_type_ids"] = ids_of(rows, seed=2) % 2
+        given["token_type_ids"] = ids_of(rows, seed=2) % min(2, getattr(model.config, "type_vocab_size", 2))
+    if model.stack.embed.languages is not None:
+        given["langs"] = ids_of(rows, seed=4) % 2
     if task == "multiple-choice":
         given = {name: t.view(BATCH, CHOICES, TIME) for name, t in given.items()}
     if model.stack.layers[0].cross_attention is not None:
@@ -130,8 +170,9 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
     time = SOURCE if side == "encoder" else TIME
     width = model.config.hidden_size
     match parts:
-        case ["embed", "positions"]:
-            return (1, time, width)
+        case ["embed", "tokens" | "positions" | "segments" as which]:
+            one_for_all = which == "positions" and body.embed.padding_position is None
+            return (1 if one_for_all else rows, time, getattr(body.embed.tokens, "embedding_dim", width))
         case ["embed", _] | ["final", "norm"] | ["layers", _, "input" | "output"]:
             return (rows, time, width)
         case ["layers", n, "feedforward", which]:
@@ -178,6 +219,12 @@ def test_every_declared_tensor_is_announced_with_its_shape_and_its_gradient(name
         "gpt3 with a narrow band",
         "bert pretraining",
         "bert decoder",
+        "albert masked-lm",
+        "albert with groups",
+        "electra replaced-token",
+        "xlm-roberta-xl causal-lm",
+        "deberta with distances and talking heads",
+        "deberta-v2 with distances and a convolution",
         "transformer with learned positions",
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import transformers
 
+from .double_heads import GPT2DoubleHeadsModel, draw_summary
 from .reference import Reference
 
 
@@ -31,6 +32,7 @@ def draw_gpt2(rng: random.Random, task: str) -> dict[str, Any]:
         "bos_token_id": 1,
         "eos_token_id": 2,
         "pad_token_id": 0,
+        **(draw_summary(rng) if task == "multiple-choice" else {}),
     }
 
 
@@ -41,6 +43,7 @@ REFERENCE = Reference(
         "sequence-classification": transformers.GPT2ForSequenceClassification,
         "token-classification": transformers.GPT2ForTokenClassification,
         "question-answering": transformers.GPT2ForQuestionAnswering,
+        "multiple-choice": GPT2DoubleHeadsModel,
         "features": transformers.GPT2Model,
     },
     draw_gpt2,

@@ -23,7 +23,7 @@ transformers.utils.logging.set_verbosity_error()
 def shake(model: nn.Module) -> nn.Module:
     """Weights far enough from their first values that every part of the model shows in the output."""
     with torch.no_grad():
-        for p in dict.fromkeys(model.parameters()):
+        for p in dict.fromkeys(p for p in model.parameters() if p.requires_grad):  # not tables that are computed
             p.add_(torch.randn_like(p) * (0.25 if p.ndim > 1 else 0.1))
     return model.eval()
 
@@ -35,6 +35,7 @@ class Reference:
     draw              (random source, task) -> the values of a small random config
     takes_positions   whether the reference's forward takes position_ids
     shows_inside      whether it gives hidden states and attention weights
+    caches            whether a causal model's cache is one of keys and values, with the same answer as without
     generates         tasks whose `generate` is compared
     """
 
@@ -44,6 +45,7 @@ class Reference:
     config_class: Any = None
     takes_positions: bool = True
     shows_inside: bool = True
+    caches: bool = True
     generates: tuple[str, ...] = ()
 
     def config(self, rng: random.Random, task: str) -> Any:

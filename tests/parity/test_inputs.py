@@ -127,6 +127,23 @@ def test_output_is_reached_by_name_key_and_place(gpt2):
         out["hidden_states"]
 
 
+def test_second_names(tmp_path):
+    _, ours = pair(tmp_path, transformers.BertForPreTraining)
+    out = ours(torch.tensor([[1, 2, 3]]))
+    assert out["prediction_logits"] is out.prediction_logits is out.logits
+
+
+def test_published_option_names_and_keys_that_change_nothing_survive(tmp_path):
+    _, ours = pair(tmp_path, transformers.GPT2LMHeadModel, use_cache=False, summary_type="first")
+    assert (ours.config.n_embd, ours.config.n_layer) == (16, 2)
+    with pytest.raises(AttributeError, match="n_embed"):
+        _ = ours.config.n_embed
+    hub.save_model(ours, tmp_path / "b")
+    there = transformers.AutoConfig.from_pretrained(tmp_path / "b")
+    assert there.use_cache is False
+    assert there.summary_type == "first"
+
+
 # --- what must be refused ----------------------------------------------------------------------------------------
 
 IDS = torch.tensor([[3, 4, 5]])
@@ -153,6 +170,14 @@ IDS = torch.tensor([[3, 4, 5]])
         ({"input_ids": IDS, "position_ids": torch.tensor([[0, 1, -2]])}, "negative"),
         ({"input_ids": IDS, "position_ids": torch.tensor([[0, 1]])}, "position_ids"),
         ({"input_ids": IDS, "labels": torch.tensor([[1, 2]])}, "labels"),
+        ({"input_ids": IDS, "labels": torch.tensor([[1, 2, 40]])}, "labels hold 40"),
+        ({"input_ids": IDS, "labels": torch.tensor([[1.0, 2.0, 3.0]])}, "whole numbers"),
+        ({"input_ids": IDS, "labels": [[1, 2, 3]]}, "labels must be a tensor"),
+        ({"input_ids": IDS, "position_ids": torch.tensor([[0.0, 1.0, 2.0]])}, "whole numbers"),
+        ({"input_ids": IDS, "position_ids": [[0, 1, 2]]}, "must be a tensor"),
+        ({"input_ids": IDS, "token_type_ids": [[0, 0, 0]]}, "must be a tensor"),
+        ({"inputs_embeds": torch.zeros(1, 3, 15)}, "vectors of 16"),
+        ({"inputs_embeds": torch.zeros(1, 3, 16, dtype=torch.long)}, "floating-point"),
         ({"input_ids": IDS, "encoder_hidden_states": torch.zeros(1, 2, 16)}, "cross-attention"),
     ],
 )
@@ -196,6 +221,10 @@ def test_cache_past_the_last_position(gpt2):
         ({"do_sample": False, "top_k": 5}, "top_k"),
         ({"max_length": 3}, "max_length"),
         ({"early_stopping": "maybe"}, "early_stopping"),
+        ({"seed": "a"}, "seed"),
+        ({"seed": 2**70}, "seed"),
+        ({"eos_token_id": "a"}, "eos_token_id"),
+        ({"top_k": 3, "temperature": 1e-40}, "temperature"),
     ],
 )
 def test_impossible_generation_options(gpt2, options, says):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 import tempfile
 from pathlib import Path
@@ -23,7 +24,7 @@ from .family_transformer import TorchTransformer
 SEEDS = (0, 1, 2, 3)
 CASES = [(name, task, seed) for name, ref in FAMILIES.items() for task in ref.classes for seed in SEEDS]
 GENERATING = [case for case in CASES if case[1] in FAMILIES[case[0]].generates]
-CACHING = [case for case in CASES if case[1] in ("causal-lm", "seq2seq-lm")]
+CACHING = [case for case in CASES if case[1] in ("causal-lm", "seq2seq-lm") and FAMILIES[case[0]].caches]
 SHOWING_INSIDE = [case for case in CASES if FAMILIES[case[0]].shows_inside]
 
 every_case = pytest.mark.parametrize(("name", "task", "seed"), CASES)
@@ -46,8 +47,8 @@ def case(name: str, task: str, seed: int) -> SimpleNamespace:
 
 def tokens(model, batch: int, time: int, source: bool = False) -> Tensor:
     size = model.config.vocab_size
-    if source and isinstance(model, EncoderDecoderModel):
-        size = model.encoder.embed.tokens.num_embeddings
+    if isinstance(model, EncoderDecoderModel):
+        size = (model.encoder if source else model.decoder).embed.tokens.num_embeddings
     return torch.randint(3, size, (batch, time))
 
 
@@ -62,10 +63,12 @@ def inputs(c: SimpleNamespace, batch: int = 3, time: int = 9, pad: str | None = 
             mask[row, -hidden:] = 0
         elif pad == "left":
             mask[row, :hidden] = 0
-    ids = ids.masked_fill(mask == 0, 0)
+    ids = ids.masked_fill(mask == 0, c.ours.config.pad_token_id or 0)
     out = {"input_ids": ids, "attention_mask": mask}
     if isinstance(c.ours, StackModel) and c.ours.stack.embed.segments is not None:
         out["token_type_ids"] = torch.randint(0, c.ours.stack.embed.segments.num_embeddings, ids.shape)
+    if isinstance(c.ours, StackModel) and c.ours.stack.embed.languages is not None:
+        out["langs"] = torch.randint(0, c.ours.stack.embed.languages.num_embeddings, ids.shape)
     if isinstance(c.ours, EncoderDecoderModel):
         if c.task in ("sequence-classification", "question-answering"):
             last = [int(row.nonzero()[-1]) for row in mask]  # these heads read the end token of the source
@@ -83,13 +86,17 @@ def inputs(c: SimpleNamespace, batch: int = 3, time: int = 9, pad: str | None = 
 def labels(c: SimpleNamespace, given: dict[str, Tensor]) -> dict[str, Tensor]:
     ids, batch = given["input_ids"], len(given["input_ids"])
     count = c.ours.config.num_labels
-    if c.task in ("causal-lm", "masked-lm", "pretraining"):
+    if c.task in ("causal-lm", "masked-lm", "permutation-lm", "pretraining"):
         wanted = ids.masked_fill(given["attention_mask"] == 0, -100)
         if c.task == "pretraining":
-            return {"labels": wanted, "next_sentence_label": torch.randint(0, 2, (batch,))}
+            order = "sentence_order_label" in inspect.signature(c.theirs.forward).parameters
+            follows = "sentence_order_label" if order else "next_sentence_label"
+            return {"labels": wanted, follows: torch.randint(0, 2, (batch,))}
         return {"labels": wanted}
     if c.task == "seq2seq-lm":
         return {"labels": tokens(c.ours, *given["decoder_input_ids"].shape)}
+    if c.task == "replaced-token":
+        return {"labels": torch.randint(0, 2, ids.shape)}
     if c.task == "token-classification":
         return {"labels": torch.randint(0, count, ids.shape).masked_fill(given["attention_mask"] == 0, -100)}
     if c.task == "sequence-classification":
@@ -131,7 +138,8 @@ def compare_outputs(c: SimpleNamespace, given: dict[str, Tensor], tolerance: flo
         found += 1
     if c.task == "pretraining":
         close(ours.logits, theirs.prediction_logits, real, tolerance)
-        close(ours.seq_relationship_logits, theirs.seq_relationship_logits, None, tolerance)
+        name = "sop_logits" if "sop_logits" in theirs else "seq_relationship_logits"
+        close(getattr(ours, name), theirs[name], None, tolerance)
         found += 1
     assert found
 
@@ -249,13 +257,15 @@ def test_padded_batch_equals_one_by_one(name, task, seed):
     given = inputs(c, pad="right")
     if task == "multiple-choice":
         pytest.skip("its rows are compared with each other")
+    if any(isinstance(module, Summary) and module.token in ("final", "mean") for module in c.ours.modules()):
+        pytest.skip("this head reads the last position, or all of them, padding or not")
     with torch.no_grad():
         together = c.ours(**given)
         for row in range(len(given["input_ids"])):
             length = int(given["attention_mask"][row].sum())
             alone = {
                 k: v[row : row + 1, :length]
-                if k in ("input_ids", "attention_mask", "token_type_ids")
+                if k in ("input_ids", "attention_mask", "token_type_ids", "langs")
                 else v[row : row + 1]
                 for k, v in given.items()
             }
@@ -329,9 +339,10 @@ def test_saved_here_opens_there_and_here(name, task, seed, tmp_path):
     with torch.no_grad():
         theirs, reopened = c.theirs(**given), there(**given)
         ours, ours_again = c.ours(**given), again(**given)
-    for key in (RESULTS | {"prediction_logits", "seq_relationship_logits"}) & set(theirs.keys()):
+    for key in (RESULTS | {"prediction_logits", "seq_relationship_logits", "sop_logits"}) & set(theirs.keys()):
         if theirs[key] is not None:
-            assert torch.equal(theirs[key], reopened[key])
+            # the same numbers; in memory aligned differently, a sum may round differently
+            close(reopened[key], theirs[key], tolerance=1e-6)
     for key in RESULTS & set(ours.keys()):
         close(ours_again[key], ours[key], tolerance=1e-6)
     for (n, a), (m, b) in zip(c.ours.named_parameters(), again.named_parameters(), strict=True):
@@ -367,7 +378,11 @@ def test_generated_tokens(name, task, seed, options):
     c = case(name, task, seed)
     given = {key: value for key, value in inputs(c, time=6, pad="left").items() if key in PROMPT}
     start = 1 if isinstance(c.ours, EncoderDecoderModel) else 6
-    theirs = c.theirs.generate(**given, max_new_tokens=8, do_sample=False, **options)
+    more = {}
+    if isinstance(c.ours, StackModel) and (first := c.ours.stack.embed.first_position):
+        # The reference's `generate` forgets the offset that its own forward pass adds: give it the right positions.
+        more["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0) + first
+    theirs = c.theirs.generate(**given, **more, max_new_tokens=8, do_sample=False, **options)
     ours = c.ours.generate(**given, max_new_tokens=8, **options)
     assert len(ours) == len(theirs)
     for a, b in zip(ours.tolist(), theirs.tolist(), strict=True):

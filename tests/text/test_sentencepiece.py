@@ -4,6 +4,7 @@ import io
 import json
 import random
 import string
+import unicodedata
 
 import pytest
 import sentencepiece
@@ -229,6 +230,100 @@ def test_albert(tmp_path, lines):
     assert tok.mask_token_id == piece.piece_to_id("[MASK]")
 
 
+def test_big_bird(tmp_path, lines):
+    tok, piece = spm(
+        tmp_path,
+        lines,
+        "spiece.model",
+        {"tokenizer_class": "BigBirdTokenizer"},
+        model_type="unigram",
+        vocab_size=500,
+        pad_id=0,
+        eos_id=1,
+        bos_id=2,
+        unk_id=100,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+    )
+    first, last = piece.piece_to_id("[CLS]"), piece.piece_to_id("[SEP]")
+    rng = random.Random(5)
+    for _ in range(200):
+        text = awkward(rng, accents=False, runs=False)
+        encoded = tok(text, return_offsets_mapping=True)
+        assert encoded["input_ids"] == [first, *piece.encode(text), last], ascii(text)
+        assert all(0 <= a <= b <= len(text) for a, b in encoded["offset_mapping"])
+    assert list(tok("the")) == ["input_ids", "attention_mask"]
+    pair = tok("the", "man", return_token_type_ids=True)
+    assert pair["input_ids"] == [first, *piece.encode("the"), last, *piece.encode("man"), last]
+    assert pair["token_type_ids"] == [0] * (2 + len(piece.encode("the"))) + [1] * (1 + len(piece.encode("man")))
+    assert (tok.pad_token_id, tok.eos_token_id, tok.bos_token_id, tok.unk_token_id) == (0, 1, 2, 100)
+    assert tok.encode("the [MASK] man") == tok.encode("the[MASK] man")  # it takes the space before it
+    theirs = transformers.BigBirdTokenizer.from_pretrained(tmp_path)
+    assert sorted(tok.all_special_tokens) == sorted(theirs.all_special_tokens)
+    for text in ("The man walked over there.", "years", "no 在有他这 more"):
+        assert tok.encode(text) == theirs.encode(text), text
+        assert tok.encode(text, "so") == theirs.encode(text, "so")
+
+
+def test_xlnet(tmp_path, lines):
+    tok, piece = spm(
+        tmp_path,
+        lines,
+        "spiece.model",
+        {"tokenizer_class": "XLNetTokenizer"},
+        model_type="unigram",
+        vocab_size=500,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=5,
+        control_symbols=["<cls>", "<sep>", "<mask>", "<eod>", "<eop>"],
+    )
+    first, last = piece.piece_to_id("<cls>"), piece.piece_to_id("<sep>")
+    rng = random.Random(6)
+    for _ in range(200):
+        text = awkward(rng, accents=False, runs=False).replace("``", "").replace("''", "")
+        encoded = tok(text, return_offsets_mapping=True)
+        plain = "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c)[0] != "M")
+        assert encoded["input_ids"] == [*piece.encode(plain), last, first], ascii(text)
+        assert all(0 <= a <= b <= len(text) for a, b in encoded["offset_mapping"])
+    theirs = transformers.XLNetTokenizer.from_pretrained(tmp_path)
+    assert sorted(tok.all_special_tokens) == sorted(theirs.all_special_tokens)
+    theirs._pad_token_type_id = 3  # its class says so, but the general one resets it
+    assert (tok.padding_side, tok.pad_token_type_id) == (theirs.padding_side, 3) == ("left", 3)
+    for text in ("The man walked over there.", "years", "no 在有他这 more", "``The Café'' <mask>, no"):
+        assert tok.encode(text) == theirs.encode(text), text
+    tok.save(tmp_path / "saved")
+    for ours in (tok, load_tokenizer(tmp_path / "saved")):
+        for given in ("the", "the man walked"), [("the", "so"), ("the man walked", "so")]:
+            mine, other = ours(list(given), padding=True), theirs(list(given), padding=True, return_token_type_ids=True)
+            assert dict(mine) == dict(other)
+            assert mine["token_type_ids"][0][0] == 3
+            assert mine["token_type_ids"][0][-1] == 2
+            assert ours.pad([{k: v[0] for k, v in mine.items()}], max_length=9, padding="max_length") == theirs.pad(
+                [{k: v[0] for k, v in mine.items()}], max_length=9, padding="max_length"
+            )
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "saved").padding_side == "left"
+
+
+@pytest.mark.parametrize("file", ["vocab.txt", "vocab.bin", "vocab.pkl"])
+def test_transformer_xl_has_no_words_to_read(tmp_path, file):
+    (tmp_path / file).write_text("<unk>\nthe\n")
+    (tmp_path / "config.json").write_text('{"model_type": "transfo-xl"}')
+    with pytest.raises(TokenizerError, match="pickle, which is never opened"):
+        load_tokenizer(tmp_path)
+
+
+def test_bigbird_pegasus_keeps_the_ids_of_the_file(tmp_path, lines):
+    config = {"tokenizer_class": "PegasusTokenizer", "offset": 0, "mask_token": "[MASK]", "mask_token_sent": None}
+    tok, piece = spm(
+        tmp_path, lines, "spiece.model", config, model_type="unigram", vocab_size=500,
+        pad_id=0, eos_id=1, bos_id=2, unk_id=100, control_symbols=["[MASK]"],
+    )  # fmt: skip
+    text = "The man walked 在有他这 over there 😀."
+    assert tok.encode(text) == [*piece.encode(text), 1]
+    assert (tok.mask_token_id, tok.unk_token_id, len(tok)) == (piece.piece_to_id("[MASK]"), 100, 500)
+
+
 def test_xlm_roberta_has_ids_of_its_own(tmp_path, lines):
     tok, piece = spm(
         tmp_path, lines, "sentencepiece.bpe.model", {"tokenizer_class": "XLMRobertaTokenizer"},
@@ -262,8 +357,8 @@ def test_marian_keeps_ids_in_vocab_json(tmp_path, lines):
 
 def test_a_layout_not_known_here_is_refused(models, tmp_path):
     (tmp_path / "spiece.model").write_bytes(models["unigram"])
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PegasusTokenizer"}')
-    with pytest.raises(TokenizerError, match="PegasusTokenizer"):
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "CamembertTokenizer"}')
+    with pytest.raises(TokenizerError, match="CamembertTokenizer"):
         load_tokenizer(tmp_path)
 
 

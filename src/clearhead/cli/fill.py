@@ -24,7 +24,7 @@ def command(
 
       clearhead fill "The capital of France is [MASK]."
     """
-    pipe = open_model(model, task="masked-lm", device=device, revision=revision)
+    pipe = open_model(model, device=device, revision=revision)
     gaps = pipe.fill(text, top_k=top_k)
     if as_json:
         print_json({"model": model, "text": text, "gaps": [[asdict(g) for g in gap] for gap in gaps]})

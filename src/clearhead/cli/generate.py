@@ -69,14 +69,17 @@ def command(
                 print(text if len(answers) == 1 else f"[{n + 1}] {text}")
         return
     options = {k: v for k, v in options.items() if k not in ("num_return_sequences", "length_penalty")}
-    pieces = pipe.stream(prompt, **options)
-    sys.stdout.write(prompt or "")
+    answers_only = hasattr(pipe.model, "encoder")  # an encoder–decoder answers its text rather than continuing it
+    written, wrote = "" if answers_only else prompt or "", False
     try:
-        for piece in pieces:
-            sys.stdout.write(piece)
+        for piece in pipe.stream(prompt, **options):
+            sys.stdout.write(written + piece)
             sys.stdout.flush()
+            written, wrote = "", True
     except KeyboardInterrupt:
         sys.stdout.write("\n")
         note("Stopped; what was written stands above.")
         raise typer.Exit(130) from None
-    sys.stdout.write("\n")
+    sys.stdout.write(f"{written}\n")
+    if not wrote:
+        note("The model ended the text at once.")

@@ -14,9 +14,14 @@ def command(
     model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "random-gpt2",
     layer: Annotated[int, typer.Option(help="Which layer to look into, counted from 0.")] = 0,
     head: Annotated[int, typer.Option(help="Which attention head, counted from 0.")] = 0,
-    position: Annotated[int, typer.Option(help="Which token, counted from 0; negative from the end.")] = -1,
+    position: Annotated[
+        int | None, typer.Option(help="Which token, counted from 0; negative from the end. Default: the last word.")
+    ] = None,
     numbers: Annotated[int, typer.Option(min=1, help="How many numbers of each vector to show.")] = 6,
     top_k: Annotated[int, typer.Option(min=1, help="How many guesses to show at the end.")] = 10,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
 ) -> None:
     """Follow one token of a text through one layer of a real model, step by step.
@@ -28,7 +33,7 @@ def command(
 
       clearhead walk "A robot must obey the orders given it" -m openai-community/gpt2 --layer 5 --head 3
     """
-    pipe = open_model(model)
+    pipe = open_model(model, dtype=dtype, device=device, revision=revision)
     from clearhead.explain import walk
 
     found = walk(pipe, text, layer=layer, head=head, position=position, numbers=numbers, top_k=top_k)

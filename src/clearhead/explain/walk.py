@@ -81,7 +81,7 @@ def walk(
     *,
     layer: int = 0,
     head: int = 0,
-    position: int = -1,
+    position: int | None = None,
     numbers: int = 6,
     top_k: int = 10,
 ) -> Walk:
@@ -95,6 +95,9 @@ def walk(
     ids = pipe.tokenizer.encode(text)
     tokens = pipe.tokenizer.readable(ids)
     stack = model.stack
+    if position is None:
+        special = set(pipe.tokenizer.all_special_ids) - {pipe.tokenizer.mask_token_id}
+        position = next((n for n in reversed(range(len(ids))) if ids[n] not in special), -1)
     where = _index("position", position, len(ids), "the text has {} tokens")
     layer = _index("layer", layer, len(stack.layers), "the model has {} layers")
     attention = stack.blocks[layer].attention

@@ -25,11 +25,11 @@ def generate(model: Model, input_ids: Tensor | None, attention_mask: Tensor | No
 
     A causal model returns the prompt and what follows; an encoder–decoder returns the target from its start token.
     """
-    asked = Options.from_keywords(options)
+    asked = Options.from_keywords(options).filled_in(model.config)
     session, new_tokens = _open(model, input_ids, attention_mask, asked)
     eos, pad = asked.eos_ids(model.config), asked.pad_id(model.config)
     if asked.num_beams > 1:
-        filters = pipeline(asked, session.prompt, eos)
+        filters = pipeline(asked, session.prompt, eos, new_tokens)
         return beam_search(session, asked, filters, eos, pad, new_tokens)[0]
     chosen = list(_tokens(session, asked, eos, pad, new_tokens))
     return torch.cat([_prompt_of(session, len(chosen)), torch.stack(chosen, 1)], dim=1)
@@ -40,7 +40,7 @@ def stream(
     model: Model, input_ids: Tensor | None, attention_mask: Tensor | None = None, **options: Any
 ) -> Iterator[Tensor]:
     """One token for every row at a time, (rows,); a finished row yields padding."""
-    asked = Options.from_keywords(options)
+    asked = Options.from_keywords(options).filled_in(model.config)
     if asked.num_beams > 1:
         raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
     session, new_tokens = _open(model, input_ids, attention_mask, asked)
@@ -58,7 +58,7 @@ def _open(
         shape = tuple(input_ids.shape) if isinstance(input_ids, Tensor) else type(input_ids).__name__
         raise InputError(f"input_ids must be a tensor of the shape (batch, time) with at least one token, not {shape}.")
     wanted = options.max_new_tokens or options.max_length or 50
-    session = Session(model, input_ids, attention_mask, room=wanted)
+    session = Session(model, input_ids, attention_mask, room=wanted, start=options.decoder_start_token_id)
     new_tokens = options.new_tokens(session.prompt, session.limit)
     if options.max_new_tokens is not None and new_tokens < options.max_new_tokens:
         log.warning(
@@ -72,7 +72,7 @@ def _open(
 
 def _tokens(session: Session, options: Options, eos: list[int], pad: int, new_tokens: int) -> Iterator[Tensor]:
     """The loop: scores → filters → choice → stop."""
-    filters = pipeline(options, session.prompt, eos)
+    filters = pipeline(options, session.prompt, eos, new_tokens)
     scores = session.start()
     if options.num_return_sequences > 1:
         copies = torch.arange(len(scores), device=scores.device).repeat_interleave(options.num_return_sequences)

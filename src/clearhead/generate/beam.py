@@ -1,7 +1,8 @@
 """Beam search: follow the likeliest hypotheses side by side, and keep the best that end.
 
 Follows what users of `transformers` get, to the token: 2 × beams candidates a step, a finished hypothesis counts
-only among the first `beams` of them, and the three early-stopping rules.
+only among the first `beams` of them, and the three early-stopping rules. What fills a row after its end is the
+padding token (transformers takes the end token where the padding token is 0).
 """
 
 from __future__ import annotations

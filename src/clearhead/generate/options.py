@@ -21,6 +21,11 @@ class Options:
     length_penalty                beams are ranked by log-probability / length ** length_penalty
     early_stopping                True: stop at num_beams finished ones; False: when none is likely to get better;
                                   "never": when none can get better
+    decoder_start_token_id        what an encoder–decoder starts from; default: the configuration's
+    forced_bos_token_id           what must come right after a single start token (a language, for translators)
+    forced_eos_token_id           what must come last where the length runs out; [] for nothing
+    bad_words_ids                 runs of tokens that are never written; [] for none. These three default to what
+                                  the configuration says
     """
 
     max_new_tokens: int | None = None
@@ -38,6 +43,10 @@ class Options:
     early_stopping: bool | Literal["never"] = False
     eos_token_id: int | list[int] | None = None
     pad_token_id: int | None = None
+    decoder_start_token_id: int | None = None
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | list[int] | None = None
+    bad_words_ids: list[list[int]] | None = None
     seed: int | None = None
 
     @classmethod
@@ -56,9 +65,18 @@ class Options:
         self._at_least("num_beams", 1)
         self._at_least("num_return_sequences", 1)
         self._at_least("no_repeat_ngram_size", 0)
-        if self.temperature is not None and not self.temperature > 0:
+        self._at_least("decoder_start_token_id", 0)
+        self._at_least("forced_bos_token_id", 0)
+        if any(not isinstance(run, list | tuple) or not run for run in self.bad_words_ids or []):
+            raise InputError(f"bad_words_ids is {self.bad_words_ids!r}; it must be a list of lists of token ids.")
+        if self.seed is not None and not (_is_whole(self.seed) and abs(self.seed) < 2**63):
+            raise InputError(f"seed is {self.seed!r}; it must be a whole number below 2 to the power of 63.")
+        for eos in self.eos_token_id if isinstance(self.eos_token_id, list | tuple) else [self.eos_token_id]:
+            if eos is not None and not _is_whole(eos):
+                raise InputError(f"eos_token_id is {self.eos_token_id!r}; it is a token id or a list of them.")
+        if self.temperature is not None and not self.temperature >= 1e-6:
             raise InputError(
-                f"temperature is {self.temperature}; it must be above 0. For the likeliest token always, "
+                f"temperature is {self.temperature}; it must be at least 0.000001. For the likeliest token always, "
                 "leave it out (greedy)."
             )
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -84,7 +102,7 @@ class Options:
 
     def _at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        if value is not None and (not _is_whole(value) or value < least):
             raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}.")
 
     @property
@@ -95,7 +113,14 @@ class Options:
 
     def eos_ids(self, config: Config) -> list[int]:
         eos = self.eos_token_id if self.eos_token_id is not None else config.eos_token_id
-        return [] if eos is None else [eos] if isinstance(eos, int) else list(eos)
+        ids = [] if eos is None else [eos] if isinstance(eos, int) else list(eos)
+        return [token for token in ids if 0 <= token < config.vocab_size]  # others can never be written
+
+    def filled_in(self, config: Config) -> Options:
+        """These options, with what the configuration says where they are silent."""
+        names = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+        silent: dict[str, Any] = {name: getattr(config, name, None) for name in names if getattr(self, name) is None}
+        return dataclasses.replace(self, **silent)
 
     def pad_id(self, config: Config) -> int:
         """What fills a finished row: the padding token, or else the end token, or else 0."""
@@ -118,3 +143,7 @@ class Options:
                 "Shorten the prompt."
             )
         return min(wanted, room)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -11,35 +11,38 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
-from clearhead.nn.cache import Cache
 
 
 class Session:
     """`tokens` is what the decoder has been given so far, (rows, time)."""
 
-    def __init__(self, model: Model, input_ids: Tensor, attention_mask: Tensor | None, room: int) -> None:
+    def __init__(
+        self, model: Model, input_ids: Tensor, attention_mask: Tensor | None, room: int, start: int | None = None
+    ) -> None:
+        """room: how many positions to set aside; start: the token an encoder–decoder writes from."""
         self.model = model
         self.tokens = input_ids
         self._mask = _padding_of(model, input_ids, attention_mask)
         self._memory: Tensor | None = None
         if isinstance(model, EncoderDecoderModel):
-            start = getattr(model.config, "decoder_start_token_id", None)
             if start is None:
                 raise InputError(
-                    "The configuration does not say which token starts the output (decoder_start_token_id)."
+                    "The configuration does not say which token starts the output: pass decoder_start_token_id. "
+                    "(For mBART it is the id of the target language.)"
                 )
             self._memory = model.encode(input_ids, self._mask, None)
             self.tokens = torch.full_like(input_ids[:, :1], start)
             stack = model.decoder
-        elif isinstance(model, StackModel) and model.stack.causal and model.language_head is not None:
+        elif isinstance(model, StackModel) and model.stack.causal and (head := model.language_head) and head.shift:
             stack = model.stack
         else:
             raise InputError(
                 f"{model.family.title} loaded for {model.task} cannot write text: it does not read left to right "
                 "with a language head. To guess hidden words, use fill."
             )
-        self.limit = stack.embed.max_positions
-        self._cache = Cache(len(stack.layers), capacity=self.tokens.shape[1] + room)
+        self.limit = stack.embed.room
+        self._first = stack.embed.first_position
+        self._cache = model.new_cache(stack, self.tokens.shape[1] + room)
 
     @property
     def prompt(self) -> int:
@@ -57,21 +60,20 @@ class Session:
             )
             return out.logits[:, -1].float()
         if self._mask is None:
-            out = self.model(self.tokens, past_key_values=self._cache, logits_to_keep=1)
+            counted = torch.arange(self.prompt, device=self.tokens.device)[None] + self._first
+            out = self.model(self.tokens, position_ids=counted, past_key_values=self._cache, logits_to_keep=1)
             return out.logits[:, -1].float()
-        # Row r's last real token may be anywhere when padding is on the right.
-        positions = (self._mask.cumsum(-1) - 1).clamp(min=0)
-        last = (torch.arange(self._mask.shape[1], device=self._mask.device) * self._mask).argmax(-1)
-        on_the_left = bool(self._mask[:, -1].all())
+        # Real tokens move to the end of their rows: a window or a bias by distance must not count padding in between.
+        order = self._mask.argsort(dim=-1, stable=True)
+        self._mask = self._mask.gather(-1, order)
         out = self.model(
-            self.tokens,
+            self.tokens.gather(-1, order),
             attention_mask=self._mask,
-            position_ids=positions,
+            position_ids=(self._mask.cumsum(-1) - 1).clamp(min=0) + self._first,
             past_key_values=self._cache,
-            logits_to_keep=1 if on_the_left else 0,
+            logits_to_keep=1,
         )
-        rows = torch.arange(len(last), device=last.device)
-        return out.logits[rows, -1 if on_the_left else last].float()
+        return out.logits[:, -1].float()
 
     def step(self, chosen: Tensor) -> Tensor:
         """Add a token to every row; scores for the one after it."""
@@ -84,13 +86,14 @@ class Session:
                 past_key_values=self._cache,
             )
         elif self._mask is None:
-            out = self.model(chosen[:, None], past_key_values=self._cache)
+            last = torch.full((1, 1), self.tokens.shape[1] - 1 + self._first, device=chosen.device)
+            out = self.model(chosen[:, None], position_ids=last, past_key_values=self._cache)
         else:
             self._mask = torch.cat([self._mask, self._mask.new_ones(len(chosen), 1)], dim=1)
             out = self.model(
                 chosen[:, None],
                 attention_mask=self._mask,
-                position_ids=self._mask.sum(-1, keepdim=True) - 1,
+                position_ids=self._mask.sum(-1, keepdim=True) - 1 + self._first,
                 past_key_values=self._cache,
             )
         return out.logits[:, -1].float()

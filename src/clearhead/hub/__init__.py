@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from clearhead import models
-from clearhead.errors import CheckpointError, ConfigError, InputError, did_you_mean
-from clearhead.hub.assign import fill, published_tensors
-from clearhead.hub.locate import CONFIG, TOKENIZER_FILES, locate
-from clearhead.hub.sentence import Sentence, is_sentence_folder, read_sentence, transformer_folder, write_sentence
-from clearhead.hub.weights import open_weights, write_weights
+from clearhead.errors import ConfigError, InputError, did_you_mean
+from clearhead.hub.assign import fill
+from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES, locate
+from clearhead.hub.save import SOURCE_TOKENIZER, save_model
+from clearhead.hub.sentence import Sentence, is_sentence_folder, read_sentence, transformer_folder
+from clearhead.hub.weights import FLOATS, open_weights
 from clearhead.models import Config, Family, Model
-
-if TYPE_CHECKING:
-    from clearhead.text import Tokenizer
-
-SOURCE_TOKENIZER = "source_tokenizer"  # a folder inside the checkpoint, where the two languages have a tokenizer each
-_DTYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float64": torch.float64,
-}
 
 
 def read_config(folder: Path, ignore_options: Iterable[str] = ()) -> tuple[Family, Config, dict[str, Any]]:
@@ -45,7 +32,20 @@ def read_config(folder: Path, ignore_options: Iterable[str] = ()) -> tuple[Famil
     if not isinstance(name, str):
         raise ConfigError(f"{path} does not say its family (model_type). Known: {', '.join(sorted(models.FAMILIES))}.")
     family = models.family(name)
-    return family, family.config.from_dict(raw, ignore_options), raw
+    return family, family.config.from_dict(raw | _generation(folder), ignore_options), raw
+
+
+def _generation(folder: Path) -> dict[str, Any]:
+    """What generation_config.json says of tokens that generate must or must not write; newer files say it there."""
+    path = folder / GENERATION
+    if not path.is_file():
+        return {}
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid JSON: {error}") from None
+    keys = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+    return {key: said[key] for key in keys if isinstance(said, dict) and said.get(key) is not None}
 
 
 def load_model(
@@ -66,9 +66,16 @@ def load_model(
                 f"The checkpoint names {named}, whose head Clearhead does not have. "
                 f"Say which part to load with task=: {', '.join(family.architectures)}."
             )
+    place, kind = as_device(device), as_dtype(dtype)
+    family.check_task(task)
+    weights = open_weights(folder)
+    if config.num_hidden_layers > max(1000, len(weights)):
+        raise ConfigError(
+            f"The configuration asks for {config.num_hidden_layers:,} layers, but the weights hold {len(weights):,} "
+            "tensors in all. Do config.json and the weight file belong together?"
+        )
     model = family.make(config, task, device="meta")
-    place = torch.device(device or "cpu")
-    fill(model, open_weights(folder), new_head=task != stored, dtype=as_dtype(dtype), device=place)
+    fill(model, weights, new_head=task != stored, dtype=kind, device=place)
     return model
 
 
@@ -81,97 +88,32 @@ def _stored_task(family: Family, raw: dict[str, Any]) -> str | None:
 
 
 def as_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    if dtype is None or isinstance(dtype, torch.dtype):
-        return dtype
-    if dtype not in _DTYPES:
-        raise InputError(f"Unknown dtype {dtype!r}.{did_you_mean(dtype, _DTYPES)} Known: {', '.join(_DTYPES)}.")
-    return _DTYPES[dtype]
+    """One of the floating types a model can run in; None stays None."""
+    known = {str(d).removeprefix("torch."): d for d in FLOATS}
+    name = str(dtype).removeprefix("torch.")
+    if dtype is None or name in known:
+        return known.get(name)
+    raise InputError(f"A model cannot have the dtype {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.")
 
 
-def save_model(
-    model: Model,
-    folder: str | os.PathLike[str],
-    tokenizer: Tokenizer | None = None,
-    source_tokenizer: Tokenizer | None = None,
-    *,
-    sentence: Sentence | None = None,
-    overwrite: bool = False,
-    max_shard_size: int = 5 * 2**30,
-) -> Path:
-    """Write config.json, model.safetensors and tokenizer files: all of them, or (on any failure) none."""
-    target = Path(folder).expanduser().absolute()
-    _check_target(target, overwrite)
+def as_device(device: torch.device | str | None) -> torch.device:
+    """A device that is really there; None is the CPU."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise CheckpointError(f"Cannot write to {target.parent}: {error.strerror or error}.") from None
-    try:
-        raw = {
-            "model_type": model.family.name,
-            "architectures": [model.family.architectures[model.task]],
-            **model.config.to_dict(),
-            "dtype": str(model.dtype).removeprefix("torch."),
-        }
-        if hasattr(model, "encoder"):
-            raw["is_encoder_decoder"] = True
-        (work / CONFIG).write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        write_weights(work, published_tensors(model), max_shard_size)
-        if tokenizer is not None:
-            tokenizer.save(work)
-        if source_tokenizer is not None:
-            tokenizer_folder = work / SOURCE_TOKENIZER
-            tokenizer_folder.mkdir()
-            source_tokenizer.save(tokenizer_folder)
-        if sentence is not None:
-            write_sentence(work, sentence, model.config.hidden_size)
-        work.chmod(0o755)  # mkdtemp makes a private folder
-        _put_in_place(work, target)
-    except OSError as error:
-        raise CheckpointError(f"The model was not saved to {target}: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return target
-
-
-def _check_target(target: Path, overwrite: bool) -> None:
-    if target.is_file():
-        raise CheckpointError(f"{target} is a file; a model is saved as a folder. Choose another name.")
-    if not target.is_dir():
-        return
-    there = sorted(p.name for p in target.iterdir())
-    if there and not overwrite:
-        raise CheckpointError(
-            f"{target} is not empty (it holds {', '.join(there[:5])}). Choose a new folder, or pass overwrite=True "
-            "to replace a model that was saved there."
-        )
-    if there and CONFIG not in there:
-        raise CheckpointError(f"{target} holds files but no {CONFIG}: it is no saved model, so it is not replaced.")
-    if not os.access(target, os.W_OK):
-        raise CheckpointError(f"Cannot write to {target}: permission denied.")
-
-
-def _put_in_place(work: Path, target: Path) -> None:
-    """Renames only, so that a reader finds the old folder or the new one, never a mixture."""
-    if not target.exists():
-        work.rename(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(old / "was")
-    try:
-        work.rename(target)
-    except OSError:
-        (old / "was").rename(target)
-        raise
-    finally:
-        if target.exists():
-            shutil.rmtree(old, ignore_errors=True)
+        place = torch.device("cpu" if device is None else device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(
+            f"The device {device!r} cannot be used here: {reason} The CPU always can: device='cpu'."
+        ) from None
+    return place
 
 
 __all__ = [
     "SOURCE_TOKENIZER",
     "TOKENIZER_FILES",
     "Sentence",
+    "as_device",
     "as_dtype",
     "is_sentence_folder",
     "load_model",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError
-from clearhead.hub.weights import Weights, some
+from clearhead.hub.weights import FLOATS, Weights, some
 from clearhead.models.checkpoint import CheckpointMap, Entry
 from clearhead.models.heads import FeaturesHead
 from clearhead.models.model import Model
@@ -38,19 +39,23 @@ def fill(model: Model, weights: Weights, *, new_head: bool, dtype: torch.dtype |
     _drop_missing_pooler(model, found)
     _check(model, map_, found, by_name, weights, new_head)
 
-    target = dtype or _common_dtype(weights)
+    target = dtype or _common_dtype(weights, found, by_name)
+    sharing = _sharing(model, map_)
     for item in found:
         if item.names is None:
             continue
+        goal = torch.float32 if item.entry.wide and target == torch.float16 else target
         ours = [_parameter(model, name) for name in item.entry.ours]
         tensors = [weights[by_name[name]] for name in item.names]
         parts = item.entry.to_ours(tensors, [p.shape[0] for p in ours])
         for name, part in zip(item.entry.ours, parts, strict=True):
-            placed = part.to(device=device, dtype=target)
+            placed = part.to(device=device, dtype=goal)
             if placed is not part or len(parts) > 1 or len(tensors) > 1:
                 placed = placed.contiguous()
                 weights.was_copied(part)
             _assign(model, name, placed)
+            for other in sharing.get(name, ()):
+                _assign(model, other, _parameter(model, name))
     _tie(model, found)
     _draw_rest(model, target, device)
 
@@ -101,6 +106,9 @@ def _check(
     missing: list[str] = []
     fresh: list[str] = []
     shapes: list[str] = []
+    odd: list[str] = []
+    floats = {str(dtype).removeprefix("torch.") for dtype in FLOATS}
+    with_prefix = bool(map_.prefix) and any(name.startswith(map_.prefix) for name in by_name)
     for item in found:
         entry = item.entry
         if item.names is None:
@@ -108,8 +116,12 @@ def _check(
             if source_there or entry.optional or _stands_for_source(found, entry):
                 continue
             is_head = entry.ours[0].startswith("head.")
-            (fresh if new_head and is_head else missing).extend(entry.theirs)
+            names = [map_.published_name(name, entry, with_prefix) for name in entry.theirs]
+            (fresh if new_head and is_head else missing).extend(names)
             continue
+        for name in item.names:
+            if weights.dtype(by_name[name]) not in floats:
+                odd.append(f"{by_name[name]} ({weights.dtype(by_name[name])})")
         expected = [tuple(_parameter(model, name).shape) for name in entry.ours]
         given = [weights.shape(by_name[name]) for name in item.names]
         fits = [entry.shape_here(shape) for shape in given]
@@ -138,6 +150,8 @@ def _check(
         problems.append(f"{len(missing)} tensors are missing: {some(missing)}")
     if extra:
         problems.append(f"{len(extra)} tensors do not belong to this model: {some(extra)}")
+    if odd:
+        problems.append(f"only floating-point weights can be used as they are, not {some(odd)}")
     if shapes:
         problems.append("shapes differ: " + "; ".join(shapes[:6]) + (f"; {len(shapes) - 6} more" * (len(shapes) > 6)))
     if problems:
@@ -155,6 +169,17 @@ def _check(
             model.task,
             some(fresh),
         )
+
+
+def _sharing(model: Model, map_: CheckpointMap) -> dict[str, list[str]]:
+    """Parameters that were built as one with a mapped one, and that no entry maps themselves (ALBERT's layers)."""
+    mapped = {name for entry in map_.entries for name in entry.ours}
+    source = {id(p): name for name, p in model.named_parameters(remove_duplicate=False) if name in mapped}
+    sharing: dict[str, list[str]] = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        if name not in mapped and id(p) in source:
+            sharing.setdefault(source[id(p)], []).append(name)
+    return sharing
 
 
 def _tied_source(found: list[_Found], entry: Entry) -> _Found | None:
@@ -211,15 +236,10 @@ def _draw_rest(model: Model, dtype: torch.dtype, device: torch.device) -> None:
                 module.reset_parameters()  # type: ignore[operator]
 
 
-def _common_dtype(weights: Weights) -> torch.dtype:
-    """The files' own dtype; where they mix several, the widest."""
-    dtypes = weights.dtypes()
-    if not dtypes:
-        return torch.float32
-    widest = dtypes.pop()
-    for dtype in dtypes:
-        widest = torch.promote_types(widest, dtype)
-    return widest
+def _common_dtype(weights: Weights, found: list[_Found], by_name: dict[str, str]) -> torch.dtype:
+    """The files' own dtype; where they mix several, the widest (apart from tensors that are wider on purpose)."""
+    stored = {weights.dtype(by_name[name]) for item in found if not item.entry.wide for name in item.names or ()}
+    return reduce(torch.promote_types, [dtype for dtype in FLOATS if str(dtype).removeprefix("torch.") in stored])
 
 
 def _parameter(model: nn.Module, name: str) -> nn.Parameter:

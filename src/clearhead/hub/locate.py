@@ -8,11 +8,12 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from clearhead.errors import CheckpointError, did_you_mean
+from clearhead.errors import CheckpointError, InputError, did_you_mean
 from clearhead.hub.sentence import MODULES, PROMPTS, SETTINGS, read_modules
 from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX, read_index
 
 CONFIG = "config.json"
+GENERATION = "generation_config.json"
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -28,6 +29,7 @@ TOKENIZER_FILES = (
     "spm.model",
     "source.spm",
     "target.spm",
+    "target_vocab.json",
 )
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -43,8 +45,12 @@ def locate(
     known_names   names to suggest when this one is misspelt
     weights       False fetches the configuration and tokenizer only
     """
+    if not isinstance(where, str | os.PathLike) or not os.fspath(where):
+        raise InputError(f"A model is named by a folder, a shipped name or a hub id, not by {where!r}.")
     path = Path(where).expanduser()
     if path.is_dir():
+        if revision is not None:
+            raise InputError(f"{path} is a folder; only a model from the hub has a revision.")
         if not (path / CONFIG).is_file() and not (path / MODULES).is_file():
             there = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
             raise CheckpointError(f"{path} has no {CONFIG}, so it is not a model folder. It holds {there}.")
@@ -95,7 +101,7 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
         modules = read_modules(root) if (root / MODULES).is_file() else [("Transformer", "")]
         inside = f"{modules[0][1]}/" if modules[0][1] else ""
         fetch(inside + CONFIG, commit)
-        for name in (*TOKENIZER_FILES, SETTINGS):
+        for name in (*TOKENIZER_FILES, SETTINGS, GENERATION):
             fetch_if_there(inside + name, commit)
         if weights:
             fetch_weights(inside, commit)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from clearhead.errors import CheckpointError
 
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what a model can run in
 SAFETENSORS, SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
 BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 WEIGHT_FILES = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX)
@@ -54,15 +55,14 @@ class Weights(Mapping[str, Tensor]):
         shard = self._open[path]
         return tuple(shard[name].shape if isinstance(shard, dict) else shard.get_slice(name).get_shape())
 
-    def dtypes(self) -> set[torch.dtype]:
-        """The floating dtypes that occur."""
-        found = {self._dtype(name) for name in self}
-        return {dtype for dtype in found if dtype.is_floating_point}
-
-    def _dtype(self, name: str) -> torch.dtype:
+    def dtype(self, name: str) -> str:
+        """The name of a tensor's dtype, such as "float32"."""
         self.shape(name)  # opens the shard
         shard = self._open[self._where[name]]
-        return shard[name].dtype if isinstance(shard, dict) else _DTYPES[shard.get_slice(name).get_dtype()]
+        if isinstance(shard, dict):
+            return str(shard[name].dtype).removeprefix("torch.")
+        code: str = shard.get_slice(name).get_dtype()
+        return _DTYPES.get(code, code)
 
     def was_copied(self, tensor: Tensor) -> None:
         """The caller no longer needs the mapped original. Now and then, give its pages back to the system."""
@@ -72,11 +72,7 @@ class Weights(Mapping[str, Tensor]):
             self._copied = 0
 
 
-_DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
-    "BOOL": torch.bool, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
-}  # fmt: skip
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names for them
 
 
 def open_weights(folder: Path) -> Weights:
@@ -107,7 +103,7 @@ def read_index(path: Path) -> dict[str, str]:
         if Path(file).name != file or file in ("", ".", "..") or "\\" in file:
             raise CheckpointError(
                 f"{path} says that {name} is in {file!r}, which is not a plain file name in its own folder. "
-                "Clearhead reads nothing from outside the checkpoint."
+                "An index may name nothing outside the checkpoint."
             )
     return index
 
@@ -136,6 +132,11 @@ def _open_shard(path: Path) -> Any:
         try:
             return safe_open(path, framework="pt")
         except (SafetensorError, OSError, ValueError) as error:
+            start = path.read_bytes()[:200] if path.stat().st_size < 10_000 else b""
+            if start.startswith(b"version https://git-lfs"):
+                raise CheckpointError(
+                    f"{path} is a Git LFS pointer, not the file it stands for. Fetch it with `git lfs pull`."
+                ) from None
             raise CheckpointError(
                 f"{path} is not a whole safetensors file: {error}. It has {path.stat().st_size:,} bytes; "
                 "was the download cut short? Fetch it again."
@@ -147,10 +148,10 @@ def _open_bin(path: Path) -> dict[str, Tensor]:
     try:
         # Only the zip format can be mapped; older files are read whole.
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None)
-    except pickle.UnpicklingError as error:
+    except pickle.UnpicklingError:
         raise CheckpointError(
             f"{path} was refused: it holds something other than tensors, and such files can run code when opened "
-            f"({_first_line(error)}). Ask its author for a safetensors file."
+            "(only tensors are read). Ask its author for a safetensors file."
         ) from None
     except (RuntimeError, EOFError, ValueError, OSError, KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(

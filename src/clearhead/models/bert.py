@@ -1,6 +1,6 @@
 """BERT: an encoder that sees both ways, with the norm after each sublayer, segments, and a head for every task."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -33,6 +33,7 @@ from clearhead.nn import (
     RelativeKeys,
     Stack,
 )
+from clearhead.nn.block import Placement
 from clearhead.nn.init import init_normal
 
 
@@ -93,7 +94,7 @@ def attention(config: BertConfig, *, cross: bool = False) -> Attention:
     )
 
 
-def block(config: BertConfig) -> Block:
+def block(config: BertConfig, placement: Placement = "post") -> Block:
     width, eps = config.hidden_size, config.layer_norm_eps
     cross = config.add_cross_attention
     return Block(
@@ -103,27 +104,36 @@ def block(config: BertConfig) -> Block:
         feedforward_norm=LayerNorm(width, eps=eps),
         cross_attention=attention(config, cross=True) if cross else None,
         cross_attention_norm=LayerNorm(width, eps=eps) if cross else None,
-        placement="post",
+        placement=placement,
         dropout=config.hidden_dropout_prob,
     )
 
 
-def build(config: BertConfig, task: str) -> StackModel:
-    width, eps = config.hidden_size, config.layer_norm_eps
+def embed(
+    config: BertConfig,
+    width: int | None = None,  # hidden_size; ELECTRA and ALBERT begin narrower
+    *,
+    norm: bool = True,
+    project: nn.Module | None = None,
+    padding_position: int | None = None,
+) -> Embed:
+    width = width or config.hidden_size
     absolute = config.position_embedding_type == "absolute"
-    stack = Stack(
-        Embed(
-            nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
-            LearnedPositions(config.max_position_embeddings, width) if absolute else None,
-            nn.Embedding(config.type_vocab_size, width),
-            norm=LayerNorm(width, eps=eps),
-            dropout=config.hidden_dropout_prob,
-            max_positions=config.max_position_embeddings,
-        ),
-        [block(config) for _ in range(config.num_hidden_layers)],
-        causal=config.is_decoder,
+    return Embed(
+        nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
+        LearnedPositions(config.max_position_embeddings, width, padding_idx=padding_position) if absolute else None,
+        nn.Embedding(config.type_vocab_size, width),
+        norm=LayerNorm(width, eps=config.layer_norm_eps) if norm else None,
+        dropout=config.hidden_dropout_prob,
+        max_positions=config.max_position_embeddings,
+        project=project,
+        padding_position=padding_position,
     )
-    return StackModel(config, stack, head(config, task))
+
+
+def build(config: BertConfig, task: str) -> StackModel:
+    blocks = [block(config) for _ in range(config.num_hidden_layers)]
+    return StackModel(config, Stack(embed(config), blocks, causal=config.is_decoder), head(config, task))
 
 
 def head(config: BertConfig, task: str) -> nn.Module:
@@ -154,14 +164,18 @@ def init(config: BertConfig, module: nn.Module) -> None:
 
 
 def checkpoint_map(config: BertConfig, task: str) -> CheckpointMap:
+    return map_of(config, (*body_entries(config), *head_entries(config, task)), prefix="bert.")
+
+
+def map_of(config: BertConfig, entries: Iterable[Entry], prefix: str) -> CheckpointMap:
     # Files with relative positions keep an absolute table too, which nothing reads.
     unread = "position_ids|token_type_ids"
     unread += "" if config.position_embedding_type == "absolute" else r"|position_embeddings\.weight"
     return CheckpointMap(
-        tuple(_entries(config, task)),
-        prefix="bert.",
+        tuple(entries),
+        prefix=prefix,
         legacy=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
-        skipped=(rf"(bert\.)?embeddings\.({unread})",),
+        skipped=(rf"({prefix})?embeddings\.({unread})",),
     )
 
 
@@ -174,7 +188,15 @@ def _attention_entries(config: BertConfig, ours: str, theirs: str) -> Iterator[E
         yield one(f"{ours}.relative.table.weight", f"{theirs}.self.distance_embedding.weight")
 
 
-def _entries(config: BertConfig, task: str) -> Iterator[Entry]:
+def embed_entries(config: BertConfig) -> Iterator[Entry]:
+    yield one("stack.embed.tokens.weight", "embeddings.word_embeddings.weight")
+    if config.position_embedding_type == "absolute":
+        yield one("stack.embed.positions.weight", "embeddings.position_embeddings.weight")
+    yield one("stack.embed.segments.weight", "embeddings.token_type_embeddings.weight")
+    yield from linear("stack.embed.norm", "embeddings.LayerNorm")
+
+
+def body_entries(config: BertConfig) -> Iterator[Entry]:
     ours, theirs = "stack.layers.{n}", "encoder.layer.{n}"
     layer = [
         *_attention_entries(config, f"{ours}.attention", f"{theirs}.attention"),
@@ -184,13 +206,37 @@ def _entries(config: BertConfig, task: str) -> Iterator[Entry]:
     ]
     if config.add_cross_attention:
         layer += _attention_entries(config, f"{ours}.cross_attention", f"{theirs}.crossattention")
-    yield one("stack.embed.tokens.weight", "embeddings.word_embeddings.weight")
-    if config.position_embedding_type == "absolute":
-        yield one("stack.embed.positions.weight", "embeddings.position_embeddings.weight")
-    yield one("stack.embed.segments.weight", "embeddings.token_type_embeddings.weight")
-    yield from linear("stack.embed.norm", "embeddings.LayerNorm")
+    yield from embed_entries(config)
     yield from layers(config.num_hidden_layers, layer)
 
+
+def word_entries(
+    config: Config, ours: str, *, dense: str, norm: str, decoder: str, bias: str | None = None
+) -> Iterator[Entry]:
+    """A language head. `bias`: a second name of the decoder's bias."""
+    yield from linear(f"{ours}.transform.dense", dense, in_body=False)
+    yield from linear(f"{ours}.transform.norm", norm, in_body=False)
+    tied = config.tie_word_embeddings
+    yield Entry(
+        (f"{ours}.output.weight",),
+        (f"{decoder}.weight",),
+        in_body=False,
+        tied_to="stack.embed.tokens.weight" if tied else None,
+    )
+    if bias is None:
+        yield one(f"{ours}.output.bias", f"{decoder}.bias", in_body=False)
+        return
+    # It is stored once where embeddings are tied, under both names where they are not.
+    yield Entry(
+        (f"{ours}.output.bias",),
+        (bias if tied else f"{decoder}.bias",),
+        in_body=False,
+        or_else=(f"{decoder}.bias", bias),
+        copies=() if tied else (bias,),
+    )
+
+
+def head_entries(config: BertConfig, task: str) -> Iterator[Entry]:
     words = "head.words" if task == "pretraining" else "head"
     follows = "head.next_sentence" if task == "pretraining" else "head"
     if task in ("next-sentence", "pretraining"):
@@ -199,22 +245,13 @@ def _entries(config: BertConfig, task: str) -> Iterator[Entry]:
     if task in ("features", "sequence-classification", "multiple-choice"):
         yield from linear("head.pooler.dense", "pooler.dense")
     if task in ("masked-lm", "causal-lm", "pretraining"):
-        yield from linear(f"{words}.transform.dense", "cls.predictions.transform.dense", in_body=False)
-        yield from linear(f"{words}.transform.norm", "cls.predictions.transform.LayerNorm", in_body=False)
-        yield Entry(
-            (f"{words}.output.weight",),
-            ("cls.predictions.decoder.weight",),
-            in_body=False,
-            tied_to="stack.embed.tokens.weight" if config.tie_word_embeddings else None,
-        )
-        # The output's bias is stored once where embeddings are tied, under two names where they are not.
-        bias, decoder_bias = "cls.predictions.bias", "cls.predictions.decoder.bias"
-        yield Entry(
-            (f"{words}.output.bias",),
-            (bias if config.tie_word_embeddings else decoder_bias,),
-            in_body=False,
-            or_else=(decoder_bias, bias),
-            copies=() if config.tie_word_embeddings else (bias,),
+        yield from word_entries(
+            config,
+            words,
+            dense="cls.predictions.transform.dense",
+            norm="cls.predictions.transform.LayerNorm",
+            decoder="cls.predictions.decoder",
+            bias="cls.predictions.bias",
         )
     if task in ("sequence-classification", "token-classification", "multiple-choice"):
         yield from linear("head.output", "classifier", in_body=False)

@@ -21,19 +21,26 @@ class Entry:
     in_body     the published name gets the family's prefix ("bert.", "transformer.") under a task head
     tied_to     our name of the tensor that this one equals when embeddings are tied; then it need not be stored
     flat        the published tensor has a leading axis of one that ours lacks (BART's final_logits_bias)
+    heads       the published tensor's last axis is split in two: this many heads, and the size of one (XLNet)
     or_else     other published names to read it from, best first; `copies` are also written when saving
+    optional    files may lack it: it then has the family's first value
+    wide        stays in fp32 where the rest of the model is float16, whose range it would leave (T5)
     """
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
     transpose: bool = False
     flat: bool = False
+    heads: int | None = None
     in_body: bool = True
     tied_to: str | None = None
     or_else: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
+    optional: bool = False
+    wide: bool = False
 
     def to_ours(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
+        tensors = [t.flatten(-2) if self.heads else t for t in tensors]
         tensors = [t.t() if self.transpose else t[0] if self.flat else t for t in tensors]
         if len(tensors) == len(sizes) == 1:
             return tensors
@@ -43,14 +50,20 @@ class Entry:
     def to_theirs(self, tensors: list[Tensor]) -> list[Tensor]:
         whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
         parts = [whole] if len(self.theirs) == 1 else list(whole.chunk(len(self.theirs)))
-        return [p.t() if self.transpose else p[None] if self.flat else p for p in parts]
+        parts = [p.t() if self.transpose else p[None] if self.flat else p for p in parts]
+        return [p.unflatten(-1, (self.heads, -1)) if self.heads else p for p in parts]
 
     def shape_here(self, published: tuple[int, ...]) -> tuple[int, ...]:
         """The shape our tensor has, given the published one's."""
+        if self.heads:
+            if len(published) < 3 or published[-2] != self.heads:
+                return published  # it cannot fit, and is reported as it is
+            published = (*published[:-2], published[-2] * published[-1])
         return tuple(reversed(published)) if self.transpose else published[1:] if self.flat else published
 
     def shape_there(self, ours: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(reversed(ours)) if self.transpose else (1, *ours) if self.flat else ours
+        there = tuple(reversed(ours)) if self.transpose else (1, *ours) if self.flat else ours
+        return (*there[:-1], self.heads, there[-1] // self.heads) if self.heads else there
 
 
 def one(ours: str, theirs: str, *, transpose: bool = False, in_body: bool = True) -> Entry:

@@ -7,7 +7,18 @@ from torch import nn
 from clearhead.models import families, family
 from clearhead.models.family import Family
 from clearhead.models.model import EncoderDecoderModel, Model
-from clearhead.nn import Attention, Block, Embed, FeedForward, LearnedPositions, SinusoidalPositions, Stack
+from clearhead.nn import (
+    Attention,
+    Block,
+    Embed,
+    FeedForward,
+    LearnedPositions,
+    RelativeKeys,
+    SinusoidalPositions,
+    Stack,
+)
+from clearhead.nn.positions import RelativeBuckets
+from clearhead.nn.recurrent import RecurrentStack
 
 Features = dict[str, str]
 
@@ -67,6 +78,8 @@ def _stack_features(stack: Stack) -> Features:
         found["sees"] = f"{'every other layer ' if None in windows else ''}only {local[0]} positions back"
     if len({id(p) for p in first.parameters()} & {id(p) for p in blocks[-1].parameters()}) and len(blocks) > 1:
         found["layers"] = "share their weights"
+    if isinstance(stack, RecurrentStack):
+        found["memory"] = f"{'all' if stack.mem_len is None else stack.mem_len} states of earlier text"
     found["attention"] = _attention(first.attention)
     if first.cross_attention is not None:
         found["cross-attention"] = "the decoder looks at the encoder"
@@ -99,13 +112,18 @@ def _positions(stack: Stack) -> str:
         found.append(f"sinusoidal, {positions.layout}")
     elif positions is not None:
         found.append(type(positions).__name__)
-    if stack.position_bias is not None:
+    if isinstance(stack.position_bias, RelativeBuckets):
         found.append("relative buckets")
+    elif stack.position_bias is not None:
+        found.append("a table of distances, projected by every layer")
     attention = stack.blocks[0].attention
     if getattr(attention, "rotary", None) is not None:
         found.append(f"rotary, {attention.rotary.pairing}")  # type: ignore[union-attr]
-    if getattr(attention, "relative", None) is not None:
-        found.append("relative keys")
+    if isinstance(stack, RecurrentStack):
+        found.append("sinusoids of the distance, in every layer")
+    relative = getattr(attention, "relative", None)
+    if relative is not None:
+        found.append("relative keys" if isinstance(relative, RelativeKeys) else "relative buckets, a table per layer")
     return " and ".join(found) or "none"
 
 
@@ -119,6 +137,8 @@ def _attention(attention: nn.Module) -> str:
     words.append("scores / √d" if abs(attention.scale - usual) < 1e-9 else f"scores × {attention.scale:.3g}")
     if attention.kv_heads != attention.heads:
         words.append(f"{attention.heads // attention.kv_heads} heads share a key")
+    if type(attention) is not Attention:
+        words.append(f"mixed by {type(attention).__name__}")
     return ", ".join(words)
 
 
@@ -136,7 +156,7 @@ def _output(model: Model) -> str:
     if head is None:
         return type(model.head).__name__
     words = ["the embedding matrix" if model.config.tie_word_embeddings else "a matrix of its own"]
-    if head.output.bias is not None:
+    if getattr(head.output, "bias", None) is not None:
         words.append("a bias")
     if head.transform is not None:
         words.append("a transform before it")

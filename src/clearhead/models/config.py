@@ -8,6 +8,7 @@ name, so that no option is ever ignored in silence.
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from dataclasses import dataclass, field
@@ -25,10 +26,15 @@ INERT = frozenset(
     tie_last_hidden_states experts_implementation return_dict_in_generate tf_legacy_loss
     max_length max_new_tokens min_length min_new_tokens do_sample early_stopping num_beams num_beam_groups
     diversity_penalty temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff repetition_penalty
-    length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences
-    remove_invalid_values forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty
+    length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences
+    remove_invalid_values exponential_decay_length_penalty
     suppress_tokens begin_suppress_tokens decoder_start_token_id renormalize_logits
     """.split()
+)
+
+# What a save says itself.
+_WRITTEN_ANEW = frozenset(
+    "model_type architectures transformers_version torch_dtype dtype auto_map name_or_path num_labels".split()
 )
 
 # Keys every family knows, with the one value that leaves the network as published.
@@ -67,9 +73,15 @@ class Config:
     eos_token_id: int | list[int] | None = None
     pad_token_id: int | None = None
     sep_token_id: int | None = None
+    # what generate obeys unless told otherwise
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | list[int] | None = None
+    bad_words_ids: list[list[int]] | None = None
     tie_word_embeddings: bool = True
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
     problem_type: str | None = None
+    # keys of config.json that change nothing here, kept so that a saved folder still has them
+    also_stored: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
@@ -80,6 +92,8 @@ class Config:
                     f"{self._key(f.name)} is {value!r} ({type(value).__name__}); "
                     f"the {self.family} configuration needs {_words(hints[f.name])}."
                 )
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"{self._key(f.name)} is {value}; it must be a finite number.")
         self._at_least(1, "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
         kinds = (None, "regression", "single_label_classification", "multi_label_classification")
         if self.problem_type not in kinds:
@@ -149,6 +163,7 @@ class Config:
                 )
         values.pop("label2id", None)
         values["id2label"] = _labels(raw)
+        values["also_stored"] = {k: v for k, v in raw.items() if k in (INERT | cls.inert) - _WRITTEN_ANEW}
         values = {n: v for n, v in values.items() if v is not None or n not in _required(cls)}
         missing = _required(cls) - set(values)
         if missing:
@@ -157,9 +172,17 @@ class Config:
             )
         return cls(**values)
 
+    def __getattr__(self, name: str) -> Any:
+        """Options by their published names too: `config.n_embd`."""
+        for field_name, key in type(self).published.items():
+            if key == name:
+                return getattr(self, field_name)
+        raise AttributeError(f"The {self.family} configuration has no option {name!r}.")
+
     def to_dict(self) -> dict[str, Any]:
         """The published form, with every field written out."""
-        out = {self._key(f.name): getattr(self, f.name) for f in dataclasses.fields(self)}
+        out = {self._key(f.name): getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "also_stored"}
+        out = {**self.also_stored, **out}
         out["id2label"] = {str(n): label for n, label in self.id2label.items()}
         out["label2id"] = self.label2id
         return out
@@ -187,6 +210,8 @@ def _labels(raw: dict[str, Any]) -> dict[int, str]:
         raise ConfigError('id2label must map label numbers to names, such as {"0": "negative"}.') from None
     if sorted(named) != list(range(len(named))) or not named:
         raise ConfigError(f"id2label must number its labels 0, 1, 2 …; it has {sorted(named)}.")
+    if raw.get("num_labels") not in (None, len(named)):
+        raise ConfigError(f"num_labels is {raw['num_labels']}, but id2label names {len(named)}. Correct one of them.")
     return dict(sorted(named.items()))
 
 

@@ -21,6 +21,7 @@ class Family:
     """
     name            `model_type` in config.json
     architectures   task -> the class name that published checkpoints give in `architectures`
+    older_names     class names that old checkpoints give, where they differ -> task
     default_task    what to load when the checkpoint does not say
     init            draws first weights: (config, the model or a part of it)
     parent          the family it grew from; what it changed is computed, not written down (models/compare.py)
@@ -37,9 +38,12 @@ class Family:
     default_task: str
     parent: str | None = None
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    older_names: Mapping[str, str] = field(default_factory=dict)
 
     def task_of(self, architecture: str) -> str | None:
-        return {name: task for task, name in self.architectures.items()}.get(architecture)
+        return {name: task for task, name in self.architectures.items()}.get(
+            architecture, self.older_names.get(architecture)
+        )
 
     def check_task(self, task: str) -> str:
         if task not in self.architectures:

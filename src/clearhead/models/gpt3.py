@@ -39,7 +39,7 @@ def build(config: GPT3Config, task: str) -> StackModel:
         gpt2.block(config, n, window=config.band if n % 2 else None, head_dim=config.head_dim)
         for n in range(config.num_hidden_layers)
     ]
-    return gpt2.assemble(config, task, blocks)
+    return gpt2.assemble(config, blocks, gpt2.head(config, task))
 
 
 def _size(layers: int, width: int, heads: int, head_dim: int) -> dict[str, Any]:

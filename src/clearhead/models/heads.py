@@ -30,40 +30,63 @@ class Given:
     end_positions: Tensor | None = None
     logits_to_keep: int | Tensor = 0
     choices: int | None = None  # multiple choice: how many answers each question has
+    mc_token_ids: Tensor | None = None  # (batch · choices,): the position that speaks for each answer
+    lm_labels: Tensor | None = None  # (batch · choices, time): the words, where a choice head also predicts them
+    attention_mask: Tensor | None = None
 
 
 class Summary(nn.Module):
     """One vector for a whole text: one token's, through a matrix and an activation where the family has them.
 
-    token        "first" ([CLS]); "last", the last that is not padding; "end", the last end token
+    token        "first" ([CLS]); "last", the last that is not padding; "end", the last end token;
+                 "given", the one at mc_token_ids, else "final", the last position whatever is there;
+                 "mean", the average of all positions
     activation   None: no matrix, the token's vector as it is
+    matrix       False: the activation alone
     dropout      before the matrix (RoBERTa, ELECTRA, BART)
     """
 
     def __init__(
         self,
         config: Config,
-        token: Literal["first", "last", "end"] = "first",
+        token: Literal["first", "last", "end", "given", "final", "mean"] = "first",
         activation: str | None = "tanh",
         dropout: float = 0.0,
+        matrix: bool = True,
     ) -> None:
         super().__init__()
         self.config, self.token, self.dropout = config, token, dropout
-        self.dense = None if activation is None else nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size) if matrix and activation is not None else None
         self.activation = None if activation is None else Activation(activation)
 
     def forward(self, hidden: Tensor, given: Given) -> Tensor:
-        picked = hidden[torch.arange(len(hidden), device=hidden.device), self._index(hidden, given.input_ids)]
-        if self.dense is None or self.activation is None:
+        if given.mc_token_ids is not None and self.token != "given":
+            raise InputError(f"This head reads the {self.token} token of a text: leave mc_token_ids out.")
+        if self.token == "mean":
+            picked = hidden.mean(1)
+        else:
+            picked = hidden[torch.arange(len(hidden), device=hidden.device), self._index(hidden, given)]
+        if self.activation is None:
             return picked
-        return self.activation(self.dense(F.dropout(picked, self.dropout, self.training)))
+        picked = F.dropout(picked, self.dropout, self.training)
+        return self.activation(picked if self.dense is None else self.dense(picked))
 
-    def _index(self, hidden: Tensor, input_ids: Tensor | None) -> Tensor:
+    def _index(self, hidden: Tensor, given: Given) -> Tensor:
         """(batch,): which position speaks for each text."""
         batch, time = hidden.shape[:2]
+        input_ids = given.input_ids
         first = torch.zeros(batch, dtype=torch.long, device=hidden.device)
         if self.token == "first":
             return first
+        if self.token in ("given", "final"):
+            at = given.mc_token_ids
+            if at is None:
+                return first + time - 1
+            if at.shape != (batch,):
+                raise InputError("mc_token_ids must give one position for each choice: (batch, choices).")
+            if at.device.type == "cpu" and bool(((at < 0) | (at >= time)).any()):
+                raise InputError(f"mc_token_ids must be positions in the text, 0 to {time - 1}.")
+            return at
         if self.token == "end":
             eos = self.config.eos_token_id
             if input_ids is None or not isinstance(eos, int):
@@ -82,7 +105,10 @@ class Summary(nn.Module):
             if pad is None or input_ids is None:
                 return first + time - 1
             chosen = input_ids != pad
-        return (torch.arange(time, device=hidden.device) * chosen).argmax(-1)
+        at = (torch.arange(chosen.shape[1], device=hidden.device) * chosen).argmax(-1)
+        if chosen.shape[1] > time and bool((at >= time).any()):
+            raise InputError(f"The end token stands at position {int(at.max())}, but the decoder read {time} only.")
+        return at
 
 
 class FeaturesHead(nn.Module):
@@ -107,6 +133,8 @@ class LanguageHead(nn.Module):
     transform   BERT's extra step before the output matrix
     shift       the label of a position is the next token (causal) rather than the token there (masked)
     scale       multiplies the hidden states (T5 with a tied output: 1/√width)
+    output      what scores the words, where it is not one matrix (Transformer-XL)
+    ready       labels come shifted by the caller, though scores are the next token's (BART's decoder alone)
     """
 
     taps = ("logits",)
@@ -120,11 +148,13 @@ class LanguageHead(nn.Module):
         shift: bool,
         transform: nn.Module | None = None,
         scale: float = 1.0,
+        output: nn.Module | None = None,
+        ready: bool = False,
     ) -> None:
         super().__init__()
         self.transform = transform
-        self.output = nn.Linear(width, vocab_size, bias=bias)
-        self.shift, self.scale = shift, scale
+        self.output = nn.Linear(width, vocab_size, bias=bias) if output is None else output
+        self.shift, self.scale, self.ready = shift, scale, ready
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         keep = given.logits_to_keep
@@ -135,7 +165,7 @@ class LanguageHead(nn.Module):
         if self.transform is not None:
             hidden = self.transform(hidden)
         logits = tap(self, "logits", self.output(hidden if self.scale == 1.0 else hidden * self.scale))
-        return Output(logits=logits, loss=language_loss(logits, given.labels, self.shift))
+        return Output(logits=logits, loss=language_loss(logits, given.labels, self.shift and not self.ready))
 
 
 class WordTransform(nn.Module):
@@ -152,23 +182,25 @@ class WordTransform(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """Does the second sentence follow the first? Label 0: yes; 1: no."""
+    """Does the second sentence follow the first? Label 0: yes; 1: no (BERT: another one; ALBERT: they are swapped)."""
 
     taps = ("pooled", "logits")
 
-    def __init__(self, pooler: Summary, width: int) -> None:
+    def __init__(self, pooler: Summary, width: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.pooler = pooler
+        self.dropout = dropout
         self.output = nn.Linear(width, 2)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
-        logits = tap(self, "logits", self.output(tap(self, "pooled", self.pooler(hidden, given))))
+        pooled = tap(self, "pooled", self.pooler(hidden, given))
+        logits = tap(self, "logits", self.output(F.dropout(pooled, self.dropout, self.training)))
         loss = None if given.labels is None else F.cross_entropy(logits, given.labels.view(-1))
         return Output(logits=logits, loss=loss)
 
 
 class PretrainingHead(nn.Module):
-    """BERT's two pretraining tasks at once: masked words and next sentence; the loss is their sum."""
+    """BERT's and ALBERT's two pretraining tasks at once: masked words and next sentence; the loss is their sum."""
 
     tap_names = {"words": "", "next_sentence": "next_sentence"}
 
@@ -216,7 +248,30 @@ class TokenHead(nn.Module):
         logits = tap(self, "logits", self.output(F.dropout(hidden, self.dropout, self.training)))
         loss = None
         if given.labels is not None:
+            check_labels(given.labels, logits.shape[-1])
             loss = F.cross_entropy(logits.flatten(0, 1), given.labels.reshape(-1))
+        return Output(logits=logits, loss=loss)
+
+
+class ReplacedHead(nn.Module):
+    """Was this token replaced? One score for every token; label 1: yes (ELECTRA's discriminator)."""
+
+    taps = ("logits",)
+
+    def __init__(self, width: int, activation: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = Activation(activation)
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, hidden: Tensor, given: Given) -> Output:
+        logits = tap(self, "logits", self.output(self.activation(self.dense(hidden))).squeeze(-1))  # (batch, time)
+        loss = None
+        if given.labels is not None:
+            counted = given.labels != -100
+            if given.attention_mask is not None and given.attention_mask.ndim == 2:
+                counted = counted & given.attention_mask.bool()
+            loss = F.binary_cross_entropy_with_logits(logits[counted], given.labels[counted].to(logits.dtype))
         return Output(logits=logits, loss=loss)
 
 
@@ -225,45 +280,76 @@ class SpanHead(nn.Module):
 
     taps = ("logits",)
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = dropout
         self.output = nn.Linear(width, 2)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
+        hidden = F.dropout(hidden, self.dropout, self.training)
         start, end = tap(self, "logits", self.output(hidden)).unbind(-1)
-        loss = None
-        if given.start_positions is not None and given.end_positions is not None:
-            outside = start.shape[1]  # an answer beyond the text is left out of the loss
-            first, last = (p.reshape(-1).clamp(0, outside) for p in (given.start_positions, given.end_positions))
-            loss = (
-                F.cross_entropy(start, first, ignore_index=outside) + F.cross_entropy(end, last, ignore_index=outside)
-            ) / 2
+        loss = span_loss(start, end, given.start_positions, given.end_positions)
         return Output(start_logits=start.contiguous(), end_logits=end.contiguous(), loss=loss)
 
 
 class ChoiceHead(nn.Module):
-    """Which of several continuations fits: one score each, compared across the choices."""
+    """Which of several continuations fits: one score each, compared across the choices.
+
+    activation, last_dropout   on the score (the "double heads" of GPT and GPT-2 may have them)
+    words                      a second head, which predicts the words of every choice; the loss is the sum
+    """
 
     taps = ("pooled", "logits")
 
-    def __init__(self, pooler: Summary, width: int, dropout: float) -> None:
+    def __init__(
+        self,
+        pooler: Summary,
+        width: int,
+        dropout: float,
+        *,
+        activation: str | None = None,
+        last_dropout: float = 0.0,
+        words: LanguageHead | None = None,
+    ) -> None:
         super().__init__()
         self.pooler = pooler
-        self.dropout = dropout
+        self.dropout, self.last_dropout = dropout, last_dropout
         self.output = nn.Linear(width, 1)
+        self.activation = Activation(activation) if activation else None
+        self.words = words
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         assert given.choices is not None
         pooled = tap(self, "pooled", self.pooler(hidden, given))
         scores = self.output(F.dropout(pooled, self.dropout, self.training))
+        if self.activation is not None:
+            scores = self.activation(scores)
+        scores = F.dropout(scores, self.last_dropout, self.training)
         logits = tap(self, "logits", scores.view(-1, given.choices))
         loss = None if given.labels is None else F.cross_entropy(logits, given.labels.view(-1))
-        return Output(logits=logits, loss=loss)
+        if self.words is None:
+            return Output(logits=logits, loss=loss)
+        words = self.words(hidden, Given(labels=given.lm_labels, logits_to_keep=given.logits_to_keep))
+        if words.loss is not None:
+            loss = words.loss if loss is None else loss + words.loss
+        return Output(logits=logits, lm_logits=words.logits.unflatten(0, (-1, given.choices)), loss=loss)
+
+
+def check_labels(labels: Tensor, size: int) -> None:
+    """Labels are whole numbers below `size`, or -100 for what does not count; looked at on the CPU only."""
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise InputError(f"labels must be a tensor of whole numbers here, not {kind}.")
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        wrong = labels[(labels != -100) & ((labels < 0) | (labels >= size))]
+        if wrong.numel():
+            raise InputError(f"labels hold {int(wrong[0])}; they can be 0 to {size - 1}, or -100 to leave one out.")
 
 
 def language_loss(logits: Tensor, labels: Tensor | None, shift: bool) -> Tensor | None:
     if labels is None:
         return None
+    check_labels(labels, logits.shape[-1])
     if labels.shape != logits.shape[:-1]:
         raise InputError(
             f"labels must have the shape of the input, {tuple(logits.shape[:-1])}, not {tuple(labels.shape)}."
@@ -271,6 +357,15 @@ def language_loss(logits: Tensor, labels: Tensor | None, shift: bool) -> Tensor 
     if shift:
         logits, labels = logits[:, :-1], labels[:, 1:]
     return F.cross_entropy(logits.flatten(0, 1).float(), labels.reshape(-1))
+
+
+def span_loss(start: Tensor, end: Tensor, first: Tensor | None, last: Tensor | None) -> Tensor | None:
+    """start, end (batch, time): scores; first, last (batch,): where the answer is. Beyond the text: left out."""
+    if first is None or last is None:
+        return None
+    outside = start.shape[1]
+    first, last = (p.reshape(-1).clamp(0, outside) for p in (first, last))
+    return (F.cross_entropy(start, first, ignore_index=outside) + F.cross_entropy(end, last, ignore_index=outside)) / 2
 
 
 def sequence_loss(logits: Tensor, labels: Tensor | None, config: Config) -> Tensor | None:
@@ -290,5 +385,6 @@ def sequence_loss(logits: Tensor, labels: Tensor | None, config: Config) -> Tens
     if kind == "regression":
         return F.mse_loss(logits.squeeze(), labels.squeeze().to(logits.dtype))
     if kind == "single_label_classification":
+        check_labels(labels, config.num_labels)
         return F.cross_entropy(logits, labels.view(-1))
     return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))

@@ -65,9 +65,13 @@ class Model(nn.Module):
 
     def tie_weights(self) -> None:
         """Make the output matrix the embedding matrix, where the config says so."""
-        head = self.language_head
+        head = self.head.words if isinstance(self.head, ChoiceHead) else self.language_head
         if head is not None and self.config.tie_word_embeddings:
             head.output.weight = self.token_tables()[0].weight
+
+    def new_cache(self, stack: Stack, capacity: int) -> Cache:
+        """What carries a text being written from one token to the next."""
+        return Cache(len(stack.layers), capacity)
 
     @torch.no_grad()
     def generate(self, input_ids: Tensor | None = None, **options: Any) -> Tensor:
@@ -100,23 +104,39 @@ class StackModel(Model):
         encoder_attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
+        sentence_order_label: Tensor | None = None,  # the same, by the name ALBERT gives it
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
+        mc_token_ids: Tensor | None = None,  # (batch, choices): where a "double heads" model reads each choice
+        lm_labels: Tensor | None = None,  # (batch, choices, time): what it learns of the words, beside the choice
         past_key_values: Cache | None = None,
         use_cache: bool = False,
         logits_to_keep: int | Tensor = 0,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        langs: Tensor | None = None,  # (batch, time): the language of each token, for models that know languages
     ) -> Output:
         choices = None
+        words_too = isinstance(self.head, ChoiceHead) and self.head.words is not None
+        if not words_too and (mc_token_ids is not None or lm_labels is not None):
+            raise InputError("mc_token_ids and lm_labels are for models that choose and predict words at once.")
         if isinstance(self.head, ChoiceHead):
             given = input_ids if input_ids is not None else inputs_embeds
             if given is None or given.ndim != (3 if input_ids is not None else 4):
                 raise InputError("Multiple choice takes input_ids of the shape (batch, choices, time).")
             choices = given.shape[1]
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds = (
+            langs = None if langs is None else langs.flatten(0, 1)
+            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, mc_token_ids, lm_labels = (
                 None if t is None else t.flatten(0, 1)
-                for t in (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+                for t in (
+                    input_ids,
+                    attention_mask,
+                    token_type_ids,
+                    position_ids,
+                    inputs_embeds,
+                    mc_token_ids,
+                    lm_labels,
+                )
             )
         cache = _cache_for(self, self.stack, past_key_values, use_cache)
         if encoder_hidden_states is not None and self.stack.blocks[0].cross_attention is None:
@@ -134,9 +154,19 @@ class StackModel(Model):
                 memory=encoder_hidden_states,
                 memory_mask=encoder_attention_mask,
                 cache=cache,
+                langs=langs,
             )
         given_all = Given(
-            input_ids, labels, next_sentence_label, start_positions, end_positions, logits_to_keep, choices
+            input_ids,
+            labels,
+            next_sentence_label if sentence_order_label is None else sentence_order_label,
+            start_positions,
+            end_positions,
+            logits_to_keep,
+            choices,
+            mc_token_ids,
+            lm_labels,
+            attention_mask,
         )
         out: Output = self.head(hidden, given_all)
         out.past_key_values = cache

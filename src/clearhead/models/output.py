@@ -20,9 +20,11 @@ class Output:
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
     seq_relationship_logits: Tensor | None = None
+    lm_logits: Tensor | None = None  # the words of every choice, where `logits` scores the choices
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
     past_key_values: Cache | None = None
+    mems: tuple[Tensor, ...] | None = None  # what Transformer-XL and XLNet remember, a tensor per layer
     encoder_last_hidden_state: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
@@ -41,6 +43,8 @@ class Output:
 
     def __getitem__(self, key: str | int | slice) -> Any:
         if isinstance(key, str):
+            if isinstance(getattr(type(self), key, None), property) and getattr(self, key) is not None:
+                return getattr(self, key)  # a second name
             if key not in self.keys():
                 raise KeyError(f"{key!r} was not computed; there is: {', '.join(self.keys())}")
             return getattr(self, key)
@@ -59,3 +63,8 @@ class Output:
     def prediction_logits(self) -> Tensor | None:
         """The name BertForPreTraining users know."""
         return self.logits
+
+    @property
+    def sop_logits(self) -> Tensor | None:
+        """The name AlbertForPreTraining users know."""
+        return self.seq_relationship_logits

@@ -57,9 +57,14 @@ def attend(
     upcast: bool = False,  # scores and softmax in fp32 whatever the dtype
 ) -> Tensor:
     """The weighted sum of values per head, (batch, heads, Q, value_dim); announces its steps as taps of `module`."""
-    shared = query.shape[1] // key.shape[1]  # query heads per key/value head
+    shared = int(query.shape[1]) // int(key.shape[1])  # query heads per key/value head
     upcast = upcast and query.dtype in (torch.float16, torch.bfloat16)
-    if upcast or is_watched(module, "scores", "weights"):
+    watched = is_watched(module, "scores", "weights")
+    if watched or bias is not None:
+        mask = mask.dense()
+    if mask.band is not None:
+        query, key, value = mask.band.fold(query, key, value)
+    if upcast or watched:
         if shared > 1:
             key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
         weights = weigh(module, query, key, mask, scale=scale, bias=bias, dtype=value.dtype, precise=upcast)
@@ -77,6 +82,8 @@ def attend(
         )
         if mask.dead is not None:
             heads = heads.masked_fill(mask.dead, 0.0)
+    if mask.band is not None:
+        heads = mask.band.unfold(heads)
     return tap(module, "heads", heads)
 
 
@@ -179,7 +186,13 @@ class Attention(nn.Module):
         if self.relative is not None:
             term = self.relative(query, key) * self.scale
             bias = term if bias is None else bias + term
-        heads = attend(
+        heads = self.mix(query, key, value, mask, bias)
+        # (batch, heads, Q, head_dim) -> (batch, Q, heads · head_dim) -> (batch, Q, width)
+        return tap(self, "output", self.output(heads.transpose(1, 2).flatten(-2)))
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, bias: Tensor | None) -> Tensor:
+        """The weighted sum of values per head; the place for attention of another pattern (block-sparse)."""
+        return attend(
             self,
             query,
             key,
@@ -190,8 +203,6 @@ class Attention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             upcast=self.upcast,
         )
-        # (batch, heads, Q, head_dim) -> (batch, Q, heads · head_dim) -> (batch, Q, width)
-        return tap(self, "output", self.output(heads.transpose(1, 2).flatten(-2)))
 
     def extra_repr(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""

@@ -24,7 +24,7 @@ class Block(nn.Module):
     window     how far this layer sees (None: everything the mask allows)
     """
 
-    taps = ("input", "output")
+    taps: tuple[str, ...] = ("input", "output")
 
     def __init__(
         self,

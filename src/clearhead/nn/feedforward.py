@@ -34,5 +34,7 @@ class FeedForward(nn.Module):
         hidden = self.activation(self.up(x) if self.gate is None else self.gate(x))
         if self.gate is not None:
             hidden = hidden * self.up(x)
-        hidden = tap(self, "hidden", hidden)
-        return tap(self, "output", self.down(F.dropout(hidden, self.dropout, self.training)))
+        hidden = F.dropout(tap(self, "hidden", hidden), self.dropout, self.training)
+        if self.down.weight.dtype != self.up.weight.dtype:  # T5 in float16 keeps the way down in fp32
+            hidden = hidden.to(self.down.weight.dtype)
+        return tap(self, "output", self.down(hidden))

@@ -125,6 +125,8 @@ class Trace(Mapping[str, Tensor]):
         self._kept: dict[tuple[int, str], str] = {}
         self._replaced: dict[tuple[int, str], tuple[str, Callable[[Tensor], Tensor] | Tensor]] = {}
         for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise InputError(f"A pattern is a string, not {type(pattern).__name__}: trace(model, 'a', 'b').")
             for name in self._match(pattern):
                 module, own = self._points[name]
                 self._kept[id(module), own] = name

@@ -12,16 +12,29 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.nn.band import Band
 
 
 @dataclass(frozen=True)
 class BoundMask:
-    """A mask for given lengths. At most one of `is_causal` and the dense tensors is in use."""
+    """A mask for given lengths. At most one of `is_causal`, the dense tensors and `band` is in use.
+
+    band   a sliding window: the tensors are those of its blocks, to be used between `band.fold` and `band.unfold`
+    """
 
     is_causal: bool = False  # only for as many queries as keys: torch aligns the flag top left
     visible: Tensor | None = None  # bool, True = may be seen; broadcastable to (batch, heads, query, key)
     added: Tensor | None = None  # float, added to the scores; same shape rule
     dead: Tensor | None = None  # bool (…, query, 1): queries that see nothing; they are opened above, zeroed after
+    band: Band | None = None
+
+    def dense(self) -> BoundMask:
+        """The same mask over whole rows, for whoever needs to see or add to every score."""
+        if self.band is None:
+            return self
+        shown = () if self.band.shown is None else (self.band.shown[:, None, None],)
+        device = "cpu" if self.visible is None else self.visible.device
+        return Mask(self.band.causal, self.band.window, shown).bind(self.band.query, self.band.key, device)
 
     def hide(self, scores: Tensor) -> Tensor:
         """scores (batch, heads, query, key) with hidden keys at -inf."""
@@ -79,9 +92,21 @@ class Mask:
         """The same mask, narrowed to a local window (None: unchanged)."""
         return self if window is None else self & Mask(window=window)
 
-    def bind(self, query: int, key: int, device: torch.device | str = "cpu") -> BoundMask:
-        """For `query` positions that are the last of `key` positions (with a cache, `key` is larger)."""
+    def bind(self, query: int, key: int, device: torch.device | str = "cpu", *, batch: int | None = None) -> BoundMask:
+        """For `query` positions that are the last of `key` positions (with a cache, `key` is larger).
+
+        batch: how many texts. If it is given, a window over more than twice its length is bound as a `Band`.
+        """
         window = self.window if self.window is not None and self.window < max(query, key) else None
+        by_key = len(self.added) == 0 and all(
+            part.ndim == 4 and part.shape[1] == part.shape[2] == 1 for part in self.visible
+        )
+        if batch is not None and window is not None and by_key and query > 2 * window:
+            shown = reduce(torch.logical_and, self.visible)[:, 0, 0] if self.visible else None
+            band = Band(window, self.causal, query, key, shown)
+            inside = band.visible(batch, device)
+            dead = ~inside.any(-1, keepdim=True)
+            return BoundMask(visible=inside | dead, dead=dead, band=band)
         ordered = self.causal and query > 1  # one last query sees everything before it anyway
         if not self.visible and not self.added:
             if window is None and not ordered:

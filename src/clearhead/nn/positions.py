@@ -42,21 +42,33 @@ def sinusoidal(
 
 
 class SinusoidalPositions(nn.Module):
-    """A fixed table, looked up by position like a learned one; it is computed, never saved."""
+    """A fixed table, looked up by position like a learned one; it is computed, never saved.
+
+    padding_idx   a row of zeros, for the position that padding gets (M2M-100)
+    """
 
     weight: Tensor
 
-    def __init__(self, length: int, width: int, layout: Layout = "interleaved", closed: bool = False) -> None:
+    def __init__(
+        self,
+        length: int,
+        width: int,
+        layout: Layout = "interleaved",
+        closed: bool = False,
+        padding_idx: int | None = None,
+    ) -> None:
         super().__init__()
         self.layout: Layout = layout
         self.closed = closed
-        self.length, self.width = length, width
+        self.length, self.width, self.padding_idx = length, width, padding_idx
         self.register_buffer("weight", torch.empty(length, width), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:
             table = sinusoidal(self.length, self.width, self.layout, closed=self.closed)
+            if self.padding_idx is not None:
+                table[self.padding_idx] = 0.0
             self.weight.copy_(table)
 
     def forward(self, position_ids: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """A stack: embedding, layers, final norm. An encoder, a decoder, or the whole body of BERT or GPT-2."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,15 +13,18 @@ from clearhead.nn.cache import Cache
 from clearhead.nn.embedding import Embed
 from clearhead.nn.glass import tap
 from clearhead.nn.masks import Mask, from_attention_mask
-from clearhead.nn.positions import RelativeBuckets
 
 
 class Stack(nn.Module):
     """Runs ids (or vectors) through the layers.
 
     causal          each position sees itself and what came before
-    position_bias   a bias shared by all layers, computed once per call (T5)
+    position_bias   computed once per call, handed to the attention of every layer as `bias`: added to the scores (T5)
+                    or a table of distances that each layer projects itself (DeBERTa)
     final_dropout   after the final norm (T5)
+    layer_dropout   in training, how often a whole layer is left out (BART's layerdrop)
+    blank_padding   positions that a 2-D mask hides are zeros after the "embedding" (DeBERTa), or after the
+                    embedding and all "layers" (XLM)
     """
 
     def __init__(
@@ -30,8 +34,10 @@ class Stack(nn.Module):
         final_norm: nn.Module | None = None,
         *,
         causal: bool,
-        position_bias: RelativeBuckets | None = None,
+        position_bias: nn.Module | None = None,
         final_dropout: float = 0.0,
+        layer_dropout: float = 0.0,
+        blank_padding: Literal["embedding", "layers"] | None = None,
     ) -> None:
         super().__init__()
         self.embed = embed
@@ -39,7 +45,8 @@ class Stack(nn.Module):
         self.final_norm = final_norm
         self.causal = causal
         self.position_bias = position_bias
-        self.final_dropout = final_dropout
+        self.final_dropout, self.blank_padding = final_dropout, blank_padding
+        self.layer_dropout = layer_dropout
 
     @property
     def blocks(self) -> list[Block]:
@@ -61,8 +68,9 @@ class Stack(nn.Module):
         memory: Tensor | None = None,  # an encoder's output, (batch, source, width)
         memory_mask: Tensor | None = None,
         cache: Cache | None = None,
+        langs: Tensor | None = None,  # (batch, time), where the embedding knows languages
     ) -> Tensor:
-        batch, time, device = _shape_of(input_ids, inputs_embeds)
+        batch, time, device = shape_of(input_ids, inputs_embeds)
         if cache is not None and len(cache.layers) != len(self.layers):
             raise InputError(f"The cache has {len(cache.layers)} layers; this model has {len(self.layers)}.")
         past = cache.length if cache is not None else 0
@@ -74,18 +82,22 @@ class Stack(nn.Module):
             raise InputError(
                 f"position_ids must have shape ({batch} or 1, {time}) like the input, not {tuple(position_ids.shape)}."
             )
+        if token_type_ids is not None and not isinstance(token_type_ids, Tensor):
+            raise InputError(f"token_type_ids must be a tensor, not {type(token_type_ids).__name__}.")
         if token_type_ids is not None and token_type_ids.shape not in ((batch, time), (1, time)):
             raise InputError(
                 f"token_type_ids must have the shape ({batch}, {time}), not {tuple(token_type_ids.shape)}."
             )
-        x = self.embed(input_ids, position_ids, token_type_ids, inputs_embeds)
+        if langs is not None and langs.shape not in ((batch, time), (1, time)):
+            raise InputError(f"langs must have the shape ({batch}, {time}), not {tuple(langs.shape)}.")
+        x = self.embed(input_ids, position_ids, token_type_ids, inputs_embeds, langs)
 
         given = from_attention_mask(attention_mask, batch, time, past + time, self.blocks[0].attention.heads)
         # A 4-D mask says everything itself, as transformers users expect; any other only hides more.
         complete = attention_mask is not None and attention_mask.ndim == 4
         bound = {
             window: (given if complete else (Mask(causal=self.causal) & given).within(window)).bind(
-                time, past + time, device
+                time, past + time, device, batch=batch
             )
             for window in {layer.window for layer in self.blocks}
         }
@@ -97,8 +109,15 @@ class Stack(nn.Module):
                 time, length, device
             )
         bias = None if self.position_bias is None else self.position_bias(time, past + time)
+        kept = None  # (batch, time, 1): 1 for real positions, 0 for padding
+        if self.blank_padding and attention_mask is not None and attention_mask.ndim == 2:
+            kept = attention_mask[:, -time:, None].to(x.dtype)
+            x = x * kept
 
+        drops = self.layer_dropout if self.training and cache is None else 0.0
         for n, layer in enumerate(self.blocks):
+            if drops and float(torch.rand(())) < drops:
+                continue
             x = layer(
                 x,
                 bound[layer.window],
@@ -108,12 +127,13 @@ class Stack(nn.Module):
                 position_ids=position_ids,
                 bias=bias,
             )
+            x = x * kept if kept is not None and self.blank_padding == "layers" else x
         if self.final_norm is not None:
             x = tap(self, "final.norm", self.final_norm(x))
         return F.dropout(x, self.final_dropout, self.training)
 
 
-def _shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:
+def shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:
     if (input_ids is None) == (inputs_embeds is None):
         raise InputError("Give the model either input_ids or inputs_embeds, and not both.")
     given, name, ndim = (input_ids, "input_ids", 2) if input_ids is not None else (inputs_embeds, "inputs_embeds", 3)

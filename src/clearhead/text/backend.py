@@ -6,7 +6,7 @@ disturb each other. A copy shares the vocabulary, costs well under a millisecond
 
 import threading
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import tokenizers
 
@@ -20,6 +20,13 @@ class Cut(NamedTuple):
     stride: int
     strategy: str
     side: str
+
+
+class Recipe(Protocol):
+    """How to make a tokenizer that the wrapped library cannot write down, because a part of it is ours (CTRL's)."""
+
+    def build(self) -> tokenizers.Tokenizer: ...
+    def files(self) -> dict[str, bytes]: ...
 
 
 def copy_of(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

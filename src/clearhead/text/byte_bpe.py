@@ -1,4 +1,4 @@
-"""Builds a GPT-2 or RoBERTa tokenizer from the vocab.json and merges.txt they were published with."""
+"""Builds a GPT-2, RoBERTa or DeBERTa tokenizer from the vocab.json and merges.txt they were published with."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,7 +61,28 @@ def wrap_like_roberta(
     backend: tokenizers.Tokenizer, tokens: Mapping[str, str | None], config: Mapping[str, Any]
 ) -> None:
     """`<s> text </s>`, and `<s> text </s></s> pair </s>`."""
-    pieces = {}
+    first, last = _around(backend, tokens)
+    backend.post_processor = processors.RobertaProcessing(
+        last,
+        first,
+        trim_offsets=bool(config.get("trim_offsets", True)),
+        add_prefix_space=bool(config.get("add_prefix_space", False)),
+    )
+
+
+def wrap_like_bert(backend: tokenizers.Tokenizer, tokens: Mapping[str, str | None]) -> None:
+    """`[CLS] text [SEP]`, and `[CLS] text [SEP] pair [SEP]`."""
+    first, last = _around(backend, tokens)
+    backend.post_processor = processors.TemplateProcessing(
+        single=[f"{first[0]}:0", "$A:0", f"{last[0]}:0"],
+        pair=[f"{first[0]}:0", "$A:0", f"{last[0]}:0", "$B:1", f"{last[0]}:1"],
+        special_tokens=[first, last],
+    )
+
+
+def _around(backend: tokenizers.Tokenizer, tokens: Mapping[str, str | None]) -> tuple[tuple[str, int], tuple[str, int]]:
+    """The tokens before and after a text, with their ids."""
+    pieces = []
     for name in ("cls_token", "sep_token"):
         piece = _piece(backend, tokens.get(name))
         if piece is None:
@@ -69,13 +90,8 @@ def wrap_like_roberta(
                 f"vocab.json has no {name} {tokens.get(name)}, which this kind of tokenizer puts around a text. "
                 f"If it has another name, set {name} in tokenizer_config.json."
             )
-        pieces[name] = piece
-    backend.post_processor = processors.RobertaProcessing(
-        pieces["sep_token"],
-        pieces["cls_token"],
-        trim_offsets=bool(config.get("trim_offsets", True)),
-        add_prefix_space=bool(config.get("add_prefix_space", False)),
-    )
+        pieces.append(piece)
+    return pieces[0], pieces[1]
 
 
 def wrap_with_bos_eos(backend: tokenizers.Tokenizer, tokens: Mapping[str, str | None], *, bos: bool, eos: bool) -> None:

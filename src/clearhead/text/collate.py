@@ -5,8 +5,6 @@ from typing import Any
 
 from clearhead.errors import InputError
 
-PAD_TYPE = 0
-
 
 def columns_of(encoded: Any) -> tuple[dict[str, Any], str | None]:
     """One dict of lists, and the kind of tensor the values were."""
@@ -32,12 +30,12 @@ def check_rows(data: Mapping[str, Any]) -> None:
         raise InputError(f"Every key must have the same number of rows, but there are {counts}.")
 
 
-def fill(data: dict[str, Any], length: int, pad_id: int, left: bool) -> None:
+def fill(data: dict[str, Any], length: int, pad_id: int, pad_type: int, left: bool) -> None:
     """Fills every column that has a value for each token; others, such as a label, stay as they are."""
     values = {
         "input_ids": pad_id,
         "attention_mask": 0,
-        "token_type_ids": PAD_TYPE,
+        "token_type_ids": pad_type,
         "special_tokens_mask": 1,
         "offset_mapping": (0, 0),
     }

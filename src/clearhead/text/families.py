@@ -31,7 +31,12 @@ _ROBERTA_TOKENS = {
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of tokenizer. `legacy` is the older vocabulary file it can be rebuilt from, if any."""
+    """One kind of tokenizer.
+
+    legacy   the older vocabulary file it can be rebuilt from, if any
+    missing  what the older files lack, where nothing can rebuild it
+    settings what tokenizer_config.json means where it is silent
+    """
 
     name: str
     legacy: str | None
@@ -39,6 +44,8 @@ class Family:
     inputs: tuple[str, ...] = _IDS_AND_MASK
     classes: tuple[str, ...] = ()
     model_types: tuple[str, ...] = field(default=())
+    missing: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 FAMILIES = (
@@ -59,6 +66,8 @@ FAMILIES = (
         ("GPT2Tokenizer", "CodeGenTokenizer"),
         ("gpt2", "gpt_neo", "gptj", "opt", "codegen", "phi"),
     ),
+    Family("openai-gpt", "merges.txt", {"unk_token": "<unk>"}, _IDS_AND_MASK, ("OpenAIGPTTokenizer",), ("openai-gpt",)),
+    Family("ctrl", "merges.txt", {"unk_token": "<unk>"}, _IDS_AND_MASK, ("CTRLTokenizer",), ("ctrl",)),
     Family(
         "roberta",
         "merges.txt",
@@ -69,11 +78,28 @@ FAMILIES = (
     ),
     Family(
         "deberta",
-        None,
+        "merges.txt",
         _DEBERTA_TOKENS,
         _WITH_TYPES,
-        ("DebertaTokenizer", "DebertaV2Tokenizer"),
-        ("deberta", "deberta-v2"),
+        ("DebertaTokenizer",),
+        ("deberta",),
+    ),
+    Family(
+        "deberta-v2",
+        "sentencepiece",
+        _DEBERTA_TOKENS,
+        _WITH_TYPES,
+        ("DebertaV2Tokenizer",),
+        ("deberta-v2",),
+    ),
+    Family(
+        "xlm",
+        None,
+        {},
+        _WITH_TYPES,
+        ("XLMTokenizer",),
+        ("xlm",),
+        "the rules and word lists by which Moses cuts each language into words, which came in a program of their own",
     ),
     Family(
         "t5",
@@ -92,12 +118,65 @@ FAMILIES = (
         ("albert",),
     ),
     Family(
+        "big_bird",
+        "sentencepiece",
+        {**_BERT_TOKENS, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+        _IDS_AND_MASK,
+        ("BigBirdTokenizer",),
+        ("big_bird",),
+    ),
+    Family(
         "xlm-roberta",
         "sentencepiece",
         _ROBERTA_TOKENS,
         _IDS_AND_MASK,
         ("XLMRobertaTokenizer",),
         ("xlm-roberta", "xlm-roberta-xl"),
+    ),
+    Family(
+        "xlnet",
+        "sentencepiece",
+        {
+            "bos_token": "<s>",
+            "eos_token": "</s>",
+            "unk_token": "<unk>",
+            "sep_token": "<sep>",
+            "pad_token": "<pad>",
+            "cls_token": "<cls>",
+            "mask_token": "<mask>",
+        },
+        _WITH_TYPES,
+        ("XLNetTokenizer",),
+        ("xlnet",),
+        settings={"padding_side": "left", "pad_token_type_id": 3},
+    ),
+    Family(
+        "transfo-xl",
+        None,
+        {},
+        ("input_ids",),
+        ("TransfoXLTokenizer",),
+        ("transfo-xl",),
+        "the rules by which Moses cuts text into words, and the words themselves are a pickle, which is never opened",
+    ),
+    Family("mbart", "sentencepiece", _ROBERTA_TOKENS, _IDS_AND_MASK, ("MBartTokenizer",), ("mbart",)),
+    Family("mbart50", "sentencepiece", _ROBERTA_TOKENS, _IDS_AND_MASK, ("MBart50Tokenizer",)),
+    Family("nllb", "sentencepiece", _ROBERTA_TOKENS, _IDS_AND_MASK, ("NllbTokenizer",)),
+    Family(
+        "m2m_100",
+        "sentencepiece",
+        {name: token for name, token in _ROBERTA_TOKENS.items() if name not in ("cls_token", "mask_token")},
+        _IDS_AND_MASK,
+        ("M2M100Tokenizer",),
+        ("m2m_100",),
+    ),
+    Family(
+        "pegasus",
+        "sentencepiece",
+        {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask_2>"},
+        _IDS_AND_MASK,
+        ("PegasusTokenizer",),
+        ("pegasus",),
     ),
     Family(
         "llama",
@@ -127,6 +206,9 @@ def by_name(name: str) -> Family:
 
 def announced(config: Mapping[str, Any], model_config: Mapping[str, Any]) -> tuple[Family | None, str | None]:
     """The family the files announce, and the name they announce it by (which may be one not known here)."""
+    saved_here = config.get("clearhead_family")
+    if isinstance(saved_here, str) and any(family.name == saved_here for family in FAMILIES):
+        return by_name(saved_here), saved_here
     for value in (config.get("tokenizer_class"), model_config.get("tokenizer_class")):
         if isinstance(value, str) and value:
             name = value.removesuffix("Fast")

@@ -11,13 +11,16 @@ import tokenizers
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processors
 
 from clearhead.errors import TokenizerError
-from clearhead.text.byte_bpe import build_byte_bpe, wrap_like_roberta, wrap_with_bos_eos
+from clearhead.text.backend import Recipe
+from clearhead.text.byte_bpe import build_byte_bpe, wrap_like_bert, wrap_like_roberta, wrap_with_bos_eos
 from clearhead.text.families import Family, announced, by_name
 from clearhead.text.files import library_errors, read_bytes, read_object
+from clearhead.text.languages import languages_of
 from clearhead.text.pieces import build_pieces, named_pieces
 from clearhead.text.sentencepiece import read_sentencepiece
 from clearhead.text.special import EXTRAS, NAMES, as_added, as_object, content_of, extra_tokens
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.tokenizer import TARGET_FOLDER, Tokenizer
+from clearhead.text.word_bpe import build_word_bpe, read_ctrl
 from clearhead.text.wordpiece import build_wordpiece
 
 SENTENCEPIECE_FILES = (
@@ -30,7 +33,8 @@ SENTENCEPIECE_FILES = (
 )
 _NAMES_OF_FILES = f"tokenizer.json, vocab.txt, vocab.json with merges.txt, or one of {', '.join(SENTENCEPIECE_FILES)}"
 _GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")
-_SWALLOWS_SPACE = ("roberta", "xlm-roberta", "albert")  # their mask token takes the space before it
+# their mask token takes the space before it
+_SWALLOWS_SPACE = ("roberta", "xlm-roberta", "xlnet", "albert", "big_bird", "mbart", "mbart50", "nllb", "deberta")
 
 
 def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
@@ -41,8 +45,16 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
         raise TokenizerError(f"{where} {what}. Pass the folder that holds {_NAMES_OF_FILES}.")
     said = _Said.read(where)
     if (where / "tokenizer.json").is_file():
-        return _open_json(where / "tokenizer.json", said)
-    return _open_older(where, said)
+        tokenizer = _open_json(where / "tokenizer.json", said)
+    else:
+        tokenizer = _open_older(where, said)
+    if (where / TARGET_FOLDER).is_dir():
+        tokenizer.target = load_tokenizer(where / TARGET_FOLDER)
+    elif not (where / "tokenizer.json").is_file() and (where / "source.spm").is_file():
+        target = _Said.read(where)
+        if (where / "target.spm").is_file():
+            tokenizer.target = _open_older(where, target, "target.spm")
+    return tokenizer
 
 
 @dataclass
@@ -72,6 +84,8 @@ class _Said:
             added = _from_added_tokens_json(where / "added_tokens.json", special)
         else:
             added = _from_decoder(where / "tokenizer_config.json", listed)
+        for key, value in (family.settings if family else {}).items():
+            config.setdefault(key, value)
         return cls(config, declared, extra, added, family, name)
 
 
@@ -119,8 +133,16 @@ def _open_json(path: Path, said: _Said) -> Tokenizer:
     return _finish(backend, said, named)
 
 
-def _open_older(where: Path, said: _Said) -> Tokenizer:
-    found = next((where / name for name in SENTENCEPIECE_FILES if (where / name).is_file()), None)
+def _open_older(where: Path, said: _Said, piece_file: str | None = None) -> Tokenizer:
+    """`piece_file` is the SentencePiece model to open, where a folder has more than one."""
+    if said.family is not None and said.family.missing is not None:
+        raise TokenizerError(
+            f"The files say that this is a {said.announced} tokenizer, which cannot be rebuilt from them: they lack "
+            f"{said.family.missing}. Encode the text elsewhere and give the model its input_ids."
+        )
+    names = SENTENCEPIECE_FILES if piece_file is None else (piece_file,)
+    recipe: Recipe | None = None
+    found = next((where / name for name in names if (where / name).is_file()), None)
     if (where / "vocab.txt").is_file():
         family = _expect(said, "vocab.txt", "bert")
         named = _names(said)
@@ -130,21 +152,35 @@ def _open_older(where: Path, said: _Said) -> Tokenizer:
     elif (where / "vocab.json").is_file() and (where / "merges.txt").is_file():
         family = _expect(said, "merges.txt", "gpt2")
         named = _names(said)
+        kind = family.name if family is not None else "gpt2"
+        unknown = content_of(named.get("unk_token")) or "<unk>"
         with library_errors(where / "vocab.json"):
-            backend = build_byte_bpe(where)
+            if kind == "openai-gpt":
+                backend = build_word_bpe(where, unknown)
+            elif kind == "ctrl":
+                recipe = read_ctrl(where, unknown)
+                backend = recipe.build()
+            else:
+                backend = build_byte_bpe(where)
         _register(backend, said, named, where / "vocab.json", ids_must_match=True)
         _apply_settings(backend, said)
-        if family is not None and family.name == "roberta":
+        if kind in ("openai-gpt", "ctrl"):
+            saved_class = "OpenAIGPTTokenizer" if kind == "openai-gpt" else "CTRLTokenizer"
+        elif kind == "roberta":
             wrap_like_roberta(backend, _contents(named), said.config)
             saved_class = "RobertaTokenizer"
+        elif kind == "deberta":
+            wrap_like_bert(backend, _contents(named))
+            saved_class = "PreTrainedTokenizerFast"  # transformers' own class would put two [SEP] between a pair
+            said.config.pop("tokenizer_class", None)
         else:
             bos, eos = (bool(said.config.get(key, False)) for key in ("add_bos_token", "add_eos_token"))
             wrap_with_bos_eos(backend, _contents(named), bos=bos, eos=eos)
             saved_class = "GPT2Tokenizer"
     elif found is not None:
         family = _expect(said, "sentencepiece", None)
-        if family is not None and family.name == "marian" and not (where / "vocab.json").is_file():
-            raise TokenizerError(f"{where} has {found.name} but no vocab.json, where Marian keeps its ids.")
+        if family is not None and family.name in ("marian", "m2m_100") and not (where / "vocab.json").is_file():
+            raise TokenizerError(f"{where} has {found.name} but no vocab.json, where {family.name} keeps its ids.")
         model = read_sentencepiece(found)
         named = _names(said)
         for name, token in named_pieces(model).items():
@@ -163,7 +199,9 @@ def _open_older(where: Path, said: _Said) -> Tokenizer:
             f"{where} holds no tokenizer. One of these would do: {_NAMES_OF_FILES}. "
             f"It has {', '.join(there[:10]) or 'no files'}{' and more' if len(there) > 10 else ''}."
         )
-    return _finish(backend, said, named, saved_class)
+    tokenizer = _finish(backend, said, named, saved_class)
+    tokenizer.recipe = recipe
+    return tokenizer
 
 
 def _expect(said: _Said, legacy: str, default: str | None) -> Family | None:
@@ -242,7 +280,7 @@ def _apply_settings(backend: tokenizers.Tokenizer, said: _Said) -> None:
             strip_accents=config.get("strip_accents", normalizer.strip_accents),
             lowercase=bool(config.get("do_lower_case", normalizer.lowercase)),
         )
-    if family in ("gpt2", "roberta") and "add_prefix_space" in config:
+    if family in ("gpt2", "roberta", "deberta") and "add_prefix_space" in config:
         prefix = bool(config["add_prefix_space"])
         if isinstance(splitter, pre_tokenizers.ByteLevel):
             backend.pre_tokenizer = pre_tokenizers.ByteLevel(
@@ -267,6 +305,9 @@ def _finish(
     inputs = said.config.get("model_input_names")
     if inputs is not None and not (isinstance(inputs, list) and all(isinstance(name, str) for name in inputs)):
         raise TokenizerError(f"model_input_names in tokenizer_config.json must be a list of names, not {inputs!r}.")
+    languages = languages_of(said.family.name, said.config) if said.family else None
+    if said.family is not None and languages is not None:
+        said.config["clearhead_family"] = said.family.name  # the general class, under which it is saved, does not tell
     return Tokenizer(
         backend,
         said.config,
@@ -274,4 +315,5 @@ def _finish(
         extra=[str(content_of(token)) for token in said.extra],
         model_input_names=said.family.inputs if said.family else ("input_ids", "attention_mask"),
         saved_class=saved_class,
+        languages=languages,
     )

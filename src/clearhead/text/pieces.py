@@ -11,7 +11,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from clearhead.errors import TokenizerError
 from clearhead.text.byte_bpe import read_ids, wrap_with_bos_eos
 from clearhead.text.files import library_errors
+from clearhead.text.languages import languages_of
 from clearhead.text.sentencepiece import Kind, Piece, SentencePieceModel
+from clearhead.text.special import content_of
 
 SPACE = "▁"
 _UNIGRAM, _BPE = 1, 2
@@ -37,17 +39,27 @@ def build_pieces(
     """The tokenizer of the model read from `path`, laid out as its family does, with these special tokens."""
     if "add_prefix_space" in config and config["add_prefix_space"] is not None:
         model.add_dummy_prefix = bool(config["add_prefix_space"])
-    if family == "xlm-roberta":
-        _lay_out_like_fairseq(model, tokens)
-    elif family == "marian":
-        _lay_out_by_ids(model, read_ids(path.with_name("vocab.json")), str(tokens.get("unk_token")))
+    languages = languages_of(family, config)
+    if family in ("xlm-roberta", "mbart", "mbart50", "nllb"):
+        _lay_out_like_fairseq(model, tokens, languages.tokens() if languages else [])
+    elif family in ("marian", "m2m_100"):
+        own = path.with_name("target_vocab.json")  # of two vocabularies, the target's
+        vocab = own if path.name == "target.spm" and own.is_file() else path.with_name("vocab.json")
+        _lay_out_by_ids(model, read_ids(vocab), str(tokens.get("unk_token")))
+    elif family == "pegasus":
+        _lay_out_like_pegasus(model, tokens, config)
     with library_errors(path):
-        backend = pipeline(model, before=_albert_steps(config) if family == "albert" else ())
+        backend = pipeline(model, before=_steps_before(family, config))
     if family == "t5":
         # the first extra id is the last of the vocabulary
         count = int(config.get("extra_ids", 100))
         names = [f"<extra_id_{n}>" for n in reversed(range(count))]
         backend.add_special_tokens([name for name in names if backend.token_to_id(name) is None])
+    elif family == "deberta-v2":
+        mask = tokens.get("mask_token")  # after the last piece, as published
+        backend.add_special_tokens([mask] if mask is not None and backend.token_to_id(mask) is None else [])
+    elif family == "m2m_100" and languages is not None:
+        backend.add_special_tokens(languages.tokens())
     elif family == "marian":
         codes = [token for token in backend.get_vocab() if re.fullmatch(">>.+<<", token)]
         backend.add_tokens([AddedToken(code, normalized=False) for code in sorted(codes)])
@@ -145,12 +157,12 @@ def _bpe(model: SentencePieceModel) -> models.BPE:
     )
 
 
-def _lay_out_like_fairseq(model: SentencePieceModel, tokens: Mapping[str, str | None]) -> None:
-    """XLM-R was trained with ids of its own: four special tokens first, the pieces after them, the mask last."""
+def _lay_out_like_fairseq(model: SentencePieceModel, tokens: Mapping[str, str | None], codes: list[str]) -> None:
+    """XLM-R was trained with ids of its own: four special tokens, the pieces, codes of languages, the mask."""
     names = [str(tokens.get(name)) for name in ("bos_token", "pad_token", "eos_token", "unk_token")]
     front = [Piece(text, 0.0, Kind.CONTROL) for text in names[:3]] + [Piece(names[3], 0.0, Kind.UNKNOWN)]
     rest = [piece for piece in model.pieces if piece.kind not in (Kind.CONTROL, Kind.UNKNOWN)]
-    model.pieces = front + rest
+    model.pieces = front + rest + [Piece(code, 0.0, Kind.CONTROL) for code in codes]
     model.unk_id = 3
     mask = tokens.get("mask_token")
     if mask is not None and all(piece.text != mask for piece in rest):
@@ -172,12 +184,34 @@ def _lay_out_by_ids(model: SentencePieceModel, ids: Mapping[str, int], unknown: 
     model.unk_id = ids[unknown]
 
 
-def _albert_steps(config: Mapping[str, Any]) -> list[normalizers.Normalizer]:
-    """What ALBERT does to a text before its model file takes over."""
+def _lay_out_like_pegasus(
+    model: SentencePieceModel, tokens: Mapping[str, str | None], config: Mapping[str, Any]
+) -> None:
+    """Pegasus puts its two masks and a hundred unused tokens between the end token and the pieces."""
+    offset, sentence = int(config.get("offset", 103)), content_of(config.get("mask_token_sent", "<mask_1>"))
+    names = [tokens.get("pad_token"), tokens.get("eos_token")]
+    if sentence is not None:  # without it (BigBird-Pegasus) the other mask is a piece like any other
+        names += [sentence, tokens.get("mask_token")]
+    front = [Piece(name, 0.0, Kind.CONTROL) for name in names if name is not None]
+    front += [Piece(f"<unk_{n}>", 0.0, Kind.CONTROL) for n in range(2, offset)]
+    model.pieces = front + model.pieces[2:]  # the file's own first two are padding and the end
+    model.unk_id += len(front) - 2
+    if [piece.text for piece in front[:2]] != names[:2] or model.pieces[model.unk_id].kind is not Kind.UNKNOWN:
+        raise TokenizerError("A Pegasus model file starts with padding, the end token and the unknown token.")
+
+
+def _steps_before(family: str | None, config: Mapping[str, Any]) -> list[normalizers.Normalizer]:
+    """What ALBERT, XLNet and DeBERTa do to a text before the model file takes over."""
+    if family == "deberta-v2":
+        if config.get("split_by_punct", False):
+            raise TokenizerError("split_by_punct = true, which cuts texts at punctuation first, is not implemented")
+        return [normalizers.Lowercase()] if config.get("do_lower_case", False) else []
+    if family not in ("albert", "xlnet"):
+        return []
     steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     if not config.get("keep_accents", False):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
-    if config.get("do_lower_case", True):
+    if config.get("do_lower_case", family == "albert"):
         steps.append(normalizers.Lowercase())
     return steps
 
@@ -187,17 +221,22 @@ def _wrap(
 ) -> None:
     """Puts the family's special tokens around a text."""
     first, last, end = tokens.get("cls_token"), tokens.get("sep_token"), tokens.get("eos_token")
-    if family == "albert":
+    if family in ("albert", "big_bird", "deberta-v2"):
         single, pair = f"{first}:0 $A:0 {last}:0", f"{first}:0 $A:0 {last}:0 $B:1 {last}:1"
+    elif family == "xlnet":  # the class token comes last, in a segment of its own
+        single, pair = f"$A:0 {last}:0 {first}:2", f"$A:0 {last}:0 $B:1 {last}:1 {first}:2"
     elif family == "xlm-roberta":
         single, pair = f"{first} $A {last}", f"{first} $A {last} {last} $B {last}"
-    elif family in ("t5", "marian"):
+    elif (languages := languages_of(family, config)) is not None:
+        languages.wrap(backend, config.get("src_lang") or languages.default, str(end))
+        return
+    elif family in ("t5", "marian", "pegasus"):
         single, pair = f"$A {end}", f"$A {end} $B {end}" if family == "t5" else f"$A $B {end}"
     else:
         bos = bool(config.get("add_bos_token", family == "llama"))
         wrap_with_bos_eos(backend, tokens, bos=bos, eos=bool(config.get("add_eos_token", False)))
         return
-    used = {name: backend.token_to_id(name) for name in single.replace(":0", "").split() if name != "$A"}
+    used = {name: backend.token_to_id(name) for name in re.sub(r":\d", "", single).split() if name != "$A"}
     missing = [name for name, index in used.items() if index is None]
     if missing:
         raise TokenizerError(

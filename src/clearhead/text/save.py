@@ -14,26 +14,31 @@ from clearhead.text.backend import copy_of
 from clearhead.text.files import write_json, write_whole
 from clearhead.text.options import NO_LIMIT
 from clearhead.text.special import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.tokenizer import TARGET_FOLDER, Tokenizer
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the files and returns them. Each appears whole or not at all.
 
     tokenizer.json is the tokenizer; tokenizer_config.json and special_tokens_map.json are how it is used; vocab.txt,
-    or vocab.json and merges.txt, are for programs that read the older formats.
+    or vocab.json and merges.txt, are for programs that read the older formats. CTRL's can only be written in those.
     """
     where = Path(folder)
     try:
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TokenizerError(f"{where} cannot be made a folder: {error.strerror or error}.") from error
-    contents = _vocabulary_files(tokenizer.backend)
-    contents["tokenizer.json"] = _backend_as_loaded(tokenizer).to_str(pretty=True).encode("utf-8")
+    if tokenizer.recipe is not None:
+        contents = tokenizer.recipe.files()
+    else:
+        contents = _vocabulary_files(tokenizer.backend)
+        contents["tokenizer.json"] = _backend_as_loaded(tokenizer).to_str(pretty=True).encode("utf-8")
     for name, data in contents.items():
         write_whole(where / name, data)
     write_json(where / "special_tokens_map.json", _special_tokens_map(tokenizer))
     write_json(where / "tokenizer_config.json", _config(tokenizer))
+    if tokenizer.target is not tokenizer and tokenizer.languages is None:  # the target has a model of its own
+        save_tokenizer(tokenizer.target, where / TARGET_FOLDER)
     return [where / name for name in (*contents, "special_tokens_map.json", "tokenizer_config.json")]
 
 
@@ -98,6 +103,8 @@ def _config(tokenizer: Tokenizer) -> dict[str, Any]:
         ("clean_up_tokenization_spaces", tokenizer.clean_up_tokenization_spaces, False),
         ("model_max_length", tokenizer.model_max_length, NO_LIMIT),
         ("model_input_names", tokenizer.model_input_names, None),
+        ("src_lang", tokenizer.src_lang, None),
+        ("tgt_lang", tokenizer.tgt_lang, None),
     ):
         if config.get(key, default) != value:
             config[key] = value

@@ -1,5 +1,6 @@
 """The tokenizer: text to ids and back, called the way `transformers` users are used to."""
 
+import copy
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,12 +11,13 @@ import tokenizers
 from tokenizers import AddedToken, models
 
 from clearhead.errors import InputError, TokenizerError, did_you_mean
-from clearhead.text.backend import Backend, Cut, copy_of
+from clearhead.text.backend import Backend, Cut, Recipe, copy_of
 from clearhead.text.cleanup import clean_up
-from clearhead.text.collate import PAD_TYPE, check_rows, columns_of, fill
+from clearhead.text.collate import check_rows, columns_of, fill
 from clearhead.text.encoding import Encoding, as_tensors
 from clearhead.text.ids import ids_of, not_an_id
 from clearhead.text.inputs import explain_refusal, is_pair, rows_of
+from clearhead.text.languages import Languages
 from clearhead.text.options import (
     ANY_LENGTH,
     Padding,
@@ -30,6 +32,8 @@ from clearhead.text.options import (
 )
 from clearhead.text.readable import is_byte_level, readable
 from clearhead.text.special import EXTRAS, NAMES, content_of
+
+TARGET_FOLDER = "target_tokenizer"  # a folder beside the tokenizer, where the target has one of its own
 
 
 class _SpecialToken:
@@ -89,6 +93,7 @@ class Tokenizer:
         extra: Iterable[str] = (),
         model_input_names: Sequence[str] = ("input_ids", "attention_mask"),
         saved_class: str = "PreTrainedTokenizerFast",
+        languages: Languages | None = None,
     ) -> None:
         """`config` is what tokenizer_config.json says; `named` and `extra` are the special tokens.
 
@@ -96,6 +101,7 @@ class Tokenizer:
         """
         self.config: dict[str, Any] = dict(config or {})
         self.saved_class = saved_class
+        self.recipe: Recipe | None = None  # makes the backend anew, where the wrapped library cannot write it down
         # kept only to be written back: calls say for themselves how they pad and truncate
         self.file_padding, self.file_truncation = backend.padding, backend.truncation
         self._backend = Backend(copy_of(backend))
@@ -105,10 +111,18 @@ class Tokenizer:
         for name, token in (named or {}).items():
             self._set_named(name, token)
         self.padding_side: str = side_of(self.config.get("padding_side", "right"), "padding_side")
+        self.pad_token_type_id = int(self.config.get("pad_token_type_id") or 0)  # the segment of padding
         self.truncation_side: str = side_of(self.config.get("truncation_side", "right"), "truncation_side")
         self.model_max_length: int = longest_length(self.config)
         self.model_input_names: list[str] = list(self.config.get("model_input_names") or model_input_names)
         self.clean_up_tokenization_spaces = bool(self.config.get("clean_up_tokenization_spaces"))
+        self.languages = languages
+        self._target: Tokenizer | None = None
+        self._src_lang: str | None = None
+        self._tgt_lang: str | None = None
+        if languages is not None:
+            self.src_lang = self.config.get("src_lang") or languages.default
+            self.tgt_lang = self.config.get("tgt_lang")
 
     # ---- text to ids
 
@@ -228,7 +242,7 @@ class Tokenizer:
         if pad != "do_not_pad" and ids:
             length = round_up(target or max(map(len, ids)), pad_to_multiple_of)
             side = side_of(padding_side or self.padding_side, "padding_side")
-            fill(data, length, self._pad_id(), left=side == "left")
+            fill(data, length, self._pad_id(), self.pad_token_type_id, left=side == "left")
         kind = return_tensors or tensors
         if single and kind is None:
             data = {name: value[0] for name, value in data.items()}
@@ -398,6 +412,65 @@ class Tokenizer:
         found = (self.backend.token_to_id(token) for token in self.all_special_tokens)
         return [index for index in found if index is not None]
 
+    # ---- languages, for translators
+
+    @property
+    def src_lang(self) -> str | None:
+        """The language of the texts; its code is put around them. None where the model knows no languages."""
+        return self._src_lang
+
+    @src_lang.setter
+    def src_lang(self, code: str) -> None:
+        known = self._known_languages()
+        with self._changing:
+            changed = copy_of(self._backend.plain)
+            known.wrap(changed, code, str(self.eos_token))
+            self._backend = Backend(changed)
+        self._src_lang = code
+
+    @property
+    def tgt_lang(self) -> str | None:
+        """The language to translate to."""
+        return self._tgt_lang
+
+    @tgt_lang.setter
+    def tgt_lang(self, code: str | None) -> None:
+        if code is not None:
+            self._known_languages().token(code)
+        self._tgt_lang = code
+
+    @property
+    def lang_code_to_id(self) -> dict[str, int]:
+        """Every language with the id of its token."""
+        found = {code: self.backend.token_to_id(token) for code, token in self._language_tokens().items()}
+        return {code: index for code, index in found.items() if index is not None}
+
+    def speaking(self, code: str) -> "Tokenizer":
+        """The same tokenizer for texts in another language."""
+        other = copy.copy(self)
+        other.src_lang = code
+        return other
+
+    @property
+    def target(self) -> "Tokenizer":
+        """The tokenizer for what a translator writes, and learns to write: in the target's language."""
+        if self._target is not None:
+            return self._target
+        return self if self._tgt_lang is None else self.speaking(self._tgt_lang)
+
+    @target.setter
+    def target(self, tokenizer: "Tokenizer") -> None:
+        self._target = tokenizer
+
+    def _known_languages(self) -> Languages:
+        if self.languages is None:
+            raise InputError("This tokenizer knows no languages, so src_lang and tgt_lang cannot be set.")
+        return self.languages
+
+    def _language_tokens(self) -> dict[str, str]:
+        known = self._known_languages()
+        return dict(zip(known.codes, known.tokens(), strict=True))
+
     # ---- files
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
@@ -410,12 +483,16 @@ class Tokenizer:
         """For pickling and copying, as data loaders do: locks stay behind."""
         state = self.__dict__.copy()
         del state["_changing"]
-        state["_backend"] = self.backend
+        state["_backend"] = self.backend if self.recipe is None else self.backend.get_added_tokens_decoder()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._backend = Backend(state["_backend"])
+        backend = state["_backend"]
+        if self.recipe is not None:
+            added, backend = backend, self.recipe.build()
+            backend.add_tokens([added[index] for index in sorted(added)])
+        self._backend = Backend(backend)
         self._changing = threading.Lock()
 
     def __repr__(self) -> str:
@@ -494,7 +571,7 @@ class Tokenizer:
         length = round_up(target or max((len(row) for row in rows), default=0), multiple)
         side, pad_id, pad_token = side_of(side or self.padding_side, "padding_side"), self._pad_id(), self.pad_token
         for row in rows:
-            row.pad(length, direction=side, pad_id=pad_id, pad_type_id=PAD_TYPE, pad_token=pad_token)
+            row.pad(length, direction=side, pad_id=pad_id, pad_type_id=self.pad_token_type_id, pad_token=pad_token)
 
     def _check_multiple(self, multiple: int | None, pad: str, cut: Cut | None) -> None:
         check_length("pad_to_multiple_of", multiple, least=1)

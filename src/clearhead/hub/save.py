@@ -1,0 +1,123 @@
+"""Saving a model as a folder that other libraries open: whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clearhead.errors import CheckpointError, InputError
+from clearhead.hub.assign import published_tensors
+from clearhead.hub.locate import CONFIG, TOKENIZER_FILES
+from clearhead.hub.sentence import Sentence, write_sentence
+from clearhead.hub.weights import write_weights
+from clearhead.models import Model
+
+if TYPE_CHECKING:
+    from clearhead.text import Tokenizer
+
+SOURCE_TOKENIZER = "source_tokenizer"  # a folder inside the checkpoint, where the two languages have a tokenizer each
+
+
+def save_model(
+    model: Model,
+    folder: str | os.PathLike[str],
+    tokenizer: Tokenizer | None = None,
+    source_tokenizer: Tokenizer | None = None,
+    *,
+    sentence: Sentence | None = None,
+    overwrite: bool = False,
+    max_shard_size: int = 5 * 2**30,
+) -> Path:
+    """Write config.json, model.safetensors and tokenizer files: all of them, or (on any failure) none."""
+    if not isinstance(folder, str | os.PathLike):
+        raise InputError(f"A model is saved to a folder's name or path, not to {type(folder).__name__}.")
+    target = Path(folder).expanduser().absolute()
+    try:
+        _check_target(target, overwrite)
+    except (OSError, ValueError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"Cannot write to {str(target)[:200]!r}: {error}.") from None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise CheckpointError(f"Cannot write to {target.parent}: {error.strerror or error}.") from None
+    try:
+        raw = {
+            "model_type": model.family.name,
+            "architectures": [model.family.architectures[model.task]],
+            **model.config.to_dict(),
+            "dtype": str(model.dtype).removeprefix("torch."),
+        }
+        if hasattr(model, "encoder"):
+            raw["is_encoder_decoder"] = True
+        (work / CONFIG).write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_weights(work, published_tensors(model), max_shard_size)
+        if tokenizer is not None:
+            tokenizer.save(work)
+        if source_tokenizer is not None:
+            tokenizer_folder = work / SOURCE_TOKENIZER
+            tokenizer_folder.mkdir()
+            source_tokenizer.save(tokenizer_folder)
+        if sentence is not None:
+            write_sentence(work, sentence, model.config.hidden_size)
+        _carry_over(target, work, tokenizer is not None)
+        work.chmod(0o755)  # mkdtemp makes a private folder
+        _put_in_place(work, target)
+    except OSError as error:
+        raise CheckpointError(f"The model was not saved to {target}: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    if target.is_file():
+        raise CheckpointError(f"{target} is a file; a model is saved as a folder. Choose another name.")
+    if not target.is_dir():
+        return
+    there = sorted(p.name for p in target.iterdir())
+    if there and not overwrite:
+        raise CheckpointError(
+            f"{target} is not empty (it holds {', '.join(there[:5])}). Choose a new folder, or pass overwrite=True "
+            "to replace a model that was saved there."
+        )
+    if there and CONFIG not in there:
+        raise CheckpointError(f"{target} holds files but no {CONFIG}: it is no saved model, so it is not replaced.")
+    if not os.access(target, os.W_OK):
+        raise CheckpointError(f"Cannot write to {target}: permission denied.")
+
+
+def _carry_over(target: Path, work: Path, with_tokenizer: bool) -> None:
+    """What stands in the old folder and is no part of the model it held (notes, logs, cards) comes along."""
+    replaced: tuple[str, ...] = ("config.json", "model*.safetensors", "model.safetensors.index.json", "pytorch_model*")
+    replaced += TOKENIZER_FILES if with_tokenizer else ()
+    for path in sorted(target.iterdir()) if target.is_dir() else ():
+        if (work / path.name).exists() or any(path.match(pattern) for pattern in replaced):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, work / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, work / path.name, follow_symlinks=False)
+
+
+def _put_in_place(work: Path, target: Path) -> None:
+    """Renames only, so that a reader finds the old folder or the new one, never a mixture."""
+    if not target.exists():
+        work.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.rename(old / "was")
+    try:
+        work.rename(target)
+    except OSError:
+        (old / "was").rename(target)
+        raise
+    finally:
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)

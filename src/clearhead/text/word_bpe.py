@@ -1,0 +1,157 @@
+"""BPE inside words, from two files: GPT marks where words end (`the</w>`), CTRL where they go on (`th@@`).
+
+Both files of CTRL disagree in their spelling: merges end words with `</w>`, the vocabulary does not, and it may lack
+what a merge makes. So its words are cut here, in Python, and the pieces are looked up as they are published.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import tokenizers
+from tokenizers import NormalizedString, PreTokenizedString, Regex, decoders, models, normalizers, pre_tokenizers
+
+from clearhead.errors import TokenizerError
+from clearhead.text.byte_bpe import read_ids, read_merges
+from clearhead.text.files import read_text
+
+END, GOES_ON = "</w>", "@@"
+
+# The words that a text for CTRL begins with: they say what kind of text it is.
+CONTROL_CODES = (
+    "Alone Ask Ass Atheism Books Christianity Computing Confession Confessions Conspiracy Diet Event Explain Extract "
+    "Feminism Finance Fitness Funny Gaming Horror Human India Joke Joker Learned Legal Links Movies Narcissus Netflix "
+    "News Norman Notion Opinion Politics Pregnancy Questions Relationship Relationships Retail Reviews Running Saving "
+    "Scary Science Support Technologies Teenage Thoughts Tip Translation Weight Wikipedia Writing multilingual"
+).split()
+
+
+def control_codes(vocab: Mapping[str, int]) -> dict[str, int]:
+    """CTRL's control codes with their ids: `control_codes(tokenizer.get_vocab())`."""
+    return {word: vocab[word] for word in CONTROL_CODES if word in vocab}
+
+
+def build_word_bpe(folder: Path, unknown: str) -> tokenizers.Tokenizer:
+    """GPT's tokenizer: BERT's way to clean and cut a text into words, in lower case, then BPE to the end of each."""
+    vocab = _with_unknown(folder, unknown)
+    merges = read_merges(folder / "merges.txt", vocab)
+    backend = tokenizers.Tokenizer(
+        models.BPE(vocab, merges, continuing_subword_prefix="", end_of_word_suffix=END, unk_token=unknown)
+    )
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.BPEDecoder(suffix=END)
+    return backend
+
+
+@dataclass(frozen=True)
+class CtrlRecipe:
+    """CTRL's tokenizer: words are what stands between spaces, with the line end after them."""
+
+    vocab: dict[str, int]
+    ranks: dict[tuple[str, str], int]
+    unknown: str
+
+    def build(self) -> tokenizers.Tokenizer:
+        backend = tokenizers.Tokenizer(models.WordLevel(self.vocab, unk_token=self.unknown))
+        backend.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(CtrlPieces(self.ranks))
+        backend.decoder = decoders.Sequence(
+            [
+                decoders.WordPiece(prefix="\0", cleanup=False),  # a space between all tokens: none begins like this
+                decoders.Fuse(),
+                decoders.Replace(f"{GOES_ON} ", ""),
+                decoders.Replace(Regex(r"\A\s+|\s+\z"), ""),
+            ]
+        )
+        return backend
+
+    def files(self) -> dict[str, bytes]:
+        lines = ["#version: 0.2", *(" ".join(pair) for pair in self.ranks), ""]
+        return {
+            "vocab.json": json.dumps(self.vocab, ensure_ascii=False).encode("utf-8"),
+            "merges.txt": "\n".join(lines).encode("utf-8"),
+        }
+
+
+def read_ctrl(folder: Path, unknown: str) -> CtrlRecipe:
+    return CtrlRecipe(_with_unknown(folder, unknown), _read_ctrl_merges(folder / "merges.txt"), unknown)
+
+
+class CtrlPieces:
+    """Cuts a text into CTRL's pieces; every piece knows the characters it came from."""
+
+    # Unicode's white space, which is not quite Python's
+    _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+\n?")
+    _MOST_WORDS = 50_000
+
+    def __init__(self, ranks: Mapping[tuple[str, str], int]) -> None:
+        self.ranks = ranks
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def pre_tokenize(self, text: PreTokenizedString) -> None:
+        text.split(self._split)
+
+    def _split(self, _: int, text: NormalizedString) -> list[NormalizedString]:
+        found = []
+        for start, stop, goes_on in self.pieces(text.normalized):
+            piece = text[start:stop]
+            assert piece is not None  # the library's answer to a range outside the text
+            if goes_on:
+                piece.append(GOES_ON)
+            found.append(piece)
+        return found
+
+    def pieces(self, text: str) -> Iterator[tuple[int, int, bool]]:
+        """Where each piece starts and stops, and whether its word goes on after it."""
+        for match in self._WORD.finditer(text):
+            word, start = match[0], match.start()
+            lengths = self._known.get(word)
+            if lengths is None:
+                lengths = self._cut(word)
+                if len(self._known) < self._MOST_WORDS:
+                    self._known[word] = lengths
+            for n, length in enumerate(lengths, 1):
+                yield start, start + length, n < len(lengths)
+                start += length
+
+    def _cut(self, word: str) -> tuple[int, ...]:
+        """The lengths of a word's pieces, after merging the best pair everywhere until none is left."""
+        parts = [*word[:-1], word[-1] + END]
+        while len(parts) > 1:
+            ranked = [(self.ranks[pair], pair) for pair in pairwise(parts) if pair in self.ranks]
+            if not ranked:
+                break
+            left, right = min(ranked)[1]
+            merged, n = [], 0
+            while n < len(parts):
+                joins = parts[n] == left and parts[n + 1 : n + 2] == [right]
+                merged.append(left + right if joins else parts[n])
+                n += 2 if joins else 1
+            parts = merged
+        lengths = [len(part) for part in parts]
+        return (*lengths[:-1], lengths[-1] - len(END))
+
+
+def _with_unknown(folder: Path, unknown: str) -> dict[str, int]:
+    vocab = read_ids(folder / "vocab.json")
+    if unknown not in vocab:
+        raise TokenizerError(f"{folder / 'vocab.json'} has no unknown token {unknown}. If it has another name, set it.")
+    return vocab
+
+
+def _read_ctrl_merges(path: Path) -> dict[tuple[str, str], int]:
+    """The pairs with their ranks; the first line says which version the file has."""
+    ranks: dict[tuple[str, str], int] = {}
+    for number, line in enumerate(read_text(path).split("\n")[1:], start=2):
+        parts = line.split()
+        if not parts:
+            continue
+        if len(parts) != 2:
+            raise TokenizerError(f"{path}, line {number}: a merge is two pieces and a space between, not {line!r}.")
+        ranks[parts[0], parts[1]] = len(ranks)
+    return ranks
