@@ -89,7 +89,7 @@ def test_sinusoidal_positions_are_looked_up_and_never_saved():
     assert torch.equal(positions(ids), sinusoidal(10, 6, "halves", closed=True)[ids])
     assert positions.state_dict() == {}
     assert list(positions.parameters()) == []
-    assert (positions.length, positions.embedding_dim) == (10, 6)
+    assert (positions.length, positions.width) == (10, 6)
 
 
 def test_sinusoidal_positions_can_start_on_the_meta_device():

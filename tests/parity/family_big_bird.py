@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import torch
 import transformers
+from torch import nn
 
 from .reference import Reference
 
@@ -38,7 +40,17 @@ def draw_big_bird(rng: random.Random, task: str) -> dict[str, Any]:
     }
 
 
-REFERENCE = Reference(
+class BigBirdReference(Reference):
+    def build(self, config: Any, task: str) -> nn.Module:
+        """The reference turns to full attention at its first short text, and shows its attention only from then on."""
+        model = super().build(config, task)
+        ids = torch.ones(1, 1, 4, dtype=torch.long) if task == "multiple-choice" else torch.ones(1, 4, dtype=torch.long)
+        with torch.no_grad():
+            model(ids)
+        return model
+
+
+REFERENCE = BigBirdReference(
     "big_bird",
     {
         "masked-lm": transformers.BigBirdForMaskedLM,
