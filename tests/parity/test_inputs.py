@@ -144,6 +144,26 @@ def test_published_option_names_and_keys_that_change_nothing_survive(tmp_path):
     assert there.summary_type == "first"
 
 
+def test_generation_defaults_of_the_checkpoint(tmp_path, caplog):
+    """generation_config.json is obeyed as the reference obeys it, unless the caller says otherwise; and kept."""
+    theirs, ours = pair(tmp_path, transformers.GPT2LMHeadModel)
+    theirs.generation_config.update(repetition_penalty=1.8, eos_token_id=[2, 9], max_new_tokens=6)
+    theirs.generation_config.save_pretrained(tmp_path)
+    ours = hub.load_model(tmp_path)
+    for seed in range(5):
+        ids = torch.randint(3, 40, (2, 5), generator=torch.Generator().manual_seed(seed))
+        want, got = theirs.generate(ids, attention_mask=torch.ones_like(ids)), ours.generate(ids)
+        assert got.tolist() == want.tolist()
+        want = theirs.generate(ids, attention_mask=torch.ones_like(ids), repetition_penalty=1.0, max_new_tokens=4)
+        assert ours.generate(ids, repetition_penalty=1.0, max_new_tokens=4).tolist() == want.tolist()
+    hub.save_model(ours, tmp_path / "b")
+    assert hub.load_model(tmp_path / "b").generation == ours.generation
+    assert not caplog.records
+    ours.generation["epsilon_cutoff"] = 0.1
+    ours.generate(IDS)
+    assert "epsilon_cutoff" in caplog.text
+
+
 # --- what must be refused ----------------------------------------------------------------------------------------
 
 IDS = torch.tensor([[3, 4, 5]])

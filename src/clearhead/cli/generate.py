@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,14 +16,18 @@ def command(
         typer.Argument(help="The text to continue; '-' reads it from standard input. Without one: from nothing."),
     ] = None,
     model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "random-gpt2",
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", "-n", help="How many tokens to write.")] = 50,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", "-n", help="How many tokens to write; default: 50.")
+    ] = None,
     temperature: Annotated[float | None, typer.Option(help="Above 1: bolder; below 1: safer.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw from the k likeliest tokens only.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest that reach this share.")] = None,
-    repetition_penalty: Annotated[float, typer.Option(help="Above 1: repeat less.")] = 1.0,
-    num_beams: Annotated[int, typer.Option(help="Follow this many hypotheses side by side (beam search).")] = 1,
-    num_return_sequences: Annotated[int, typer.Option(help="How many answers to give.")] = 1,
-    length_penalty: Annotated[float, typer.Option(help="Beam search: above 1 favours longer answers.")] = 1.0,
+    repetition_penalty: Annotated[float | None, typer.Option(help="Above 1: repeat less.")] = None,
+    num_beams: Annotated[
+        int | None, typer.Option(help="Follow this many hypotheses side by side (beam search).")
+    ] = None,
+    num_return_sequences: Annotated[int | None, typer.Option(help="How many answers to give.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="Beam search: above 1 favours longer answers.")] = None,
     seed: Annotated[int | None, typer.Option(help="Draw the same way again.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
@@ -43,7 +47,7 @@ def command(
     """
     if prompt == "-":
         prompt = sys.stdin.read()
-    options = {
+    options: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
         "temperature": temperature,
         "top_k": top_k,
@@ -57,9 +61,11 @@ def command(
     with waiting("Getting ready …"):
         from clearhead.generate import Options
 
+    options = {name: value for name, value in options.items() if value is not None}
     Options.from_keywords(options)  # complain before anything is loaded
     pipe = open_model(model, dtype=dtype, device=device, revision=revision)
-    if as_json or num_beams > 1 or num_return_sequences > 1:
+    beams = options.get("num_beams", pipe.model.generation.get("num_beams") or 1)
+    if as_json or beams > 1 or options.get("num_return_sequences", 1) > 1:
         answer = pipe.generate(prompt, **options)
         answers = answer if isinstance(answer, list) else [answer]
         if as_json:
@@ -68,7 +74,6 @@ def command(
             for n, text in enumerate(answers):
                 print(text if len(answers) == 1 else f"[{n + 1}] {text}")
         return
-    options = {k: v for k, v in options.items() if k not in ("num_return_sequences", "length_penalty")}
     answers_only = hasattr(pipe.model, "encoder")  # an encoder–decoder answers its text rather than continuing it
     written, wrote = "" if answers_only else prompt or "", False
     try:

@@ -25,7 +25,7 @@ def generate(model: Model, input_ids: Tensor | None, attention_mask: Tensor | No
 
     A causal model returns the prompt and what follows; an encoder–decoder returns the target from its start token.
     """
-    asked = Options.from_keywords(options).filled_in(model.config)
+    asked = Options.from_keywords(options, model.generation).filled_in(model.config)
     session, new_tokens = _open(model, input_ids, attention_mask, asked)
     eos, pad = asked.eos_ids(model.config), asked.pad_id(model.config)
     if asked.num_beams > 1:
@@ -40,7 +40,8 @@ def stream(
     model: Model, input_ids: Tensor | None, attention_mask: Tensor | None = None, **options: Any
 ) -> Iterator[Tensor]:
     """One token for every row at a time, (rows,); a finished row yields padding."""
-    asked = Options.from_keywords(options).filled_in(model.config)
+    stored = {name: value for name, value in model.generation.items() if name != "num_beams"}
+    asked = Options.from_keywords(options, stored).filled_in(model.config)
     if asked.num_beams > 1:
         raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
     session, new_tokens = _open(model, input_ids, attention_mask, asked)
@@ -57,6 +58,9 @@ def _open(
     if not isinstance(input_ids, Tensor) or input_ids.ndim != 2 or input_ids.shape[1] == 0:
         shape = tuple(input_ids.shape) if isinstance(input_ids, Tensor) else type(input_ids).__name__
         raise InputError(f"input_ids must be a tensor of the shape (batch, time) with at least one token, not {shape}.")
+    not_done = Options.not_done(model.generation)
+    if not_done:
+        log.warning("generation_config.json asks for %s, which is not done here.", ", ".join(not_done))
     wanted = options.max_new_tokens or options.max_length or 50
     session = Session(model, input_ids, attention_mask, room=wanted, start=options.decoder_start_token_id)
     new_tokens = options.new_tokens(session.prompt, session.limit)

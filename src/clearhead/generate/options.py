@@ -50,12 +50,29 @@ class Options:
     seed: int | None = None
 
     @classmethod
-    def from_keywords(cls, keywords: dict[str, Any]) -> Options:
+    def from_keywords(cls, keywords: dict[str, Any], stored: dict[str, Any] | None = None) -> Options:
+        """What was asked for; `stored` (a checkpoint's generation_config.json) fills in what was not."""
         known = [f.name for f in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:
                 raise InputError(f"generate has no option {name!r}.{did_you_mean(name, known)}")
-        return cls(**keywords)
+        keywords = {name: value for name, value in keywords.items() if value is not None}
+        filled = {name: value for name, value in (stored or {}).items() if name in known and value is not None}
+        if not keywords.get("do_sample", filled.get("do_sample")):  # these count only when sampling
+            filled = {name: value for name, value in filled.items() if name not in ("temperature", "top_k", "top_p")}
+        if {"max_new_tokens", "max_length"} & set(keywords):  # a length asked for replaces every stored one
+            filled = {name: v for name, v in filled.items() if name not in ("max_new_tokens", "max_length")}
+        if filled.get("do_sample") is False and {"temperature", "top_k", "top_p", "seed"} & set(keywords):
+            del filled["do_sample"]
+        return cls(**(filled | keywords))
+
+    @classmethod
+    def not_done(cls, stored: dict[str, Any]) -> list[str]:
+        """What a generation_config.json asks for and `generate` does not do."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        return sorted(
+            n for n, v in stored.items() if n not in known | _NO_EFFECT and v not in _NEUTRAL.get(n, _NOTHING)
+        )
 
     def __post_init__(self) -> None:
         self._at_least("max_new_tokens", 1)
@@ -143,6 +160,22 @@ class Options:
                 "Shorten the prompt."
             )
         return min(wanted, room)
+
+
+# keys of generation_config.json that do not change which tokens are written
+_NO_EFFECT = frozenset(
+    "bos_token_id transformers_version use_cache output_attentions output_hidden_states output_scores output_logits "
+    "return_dict_in_generate cache_implementation cache_config max_matches num_assistant_tokens "
+    "num_assistant_tokens_schedule assistant_confidence_threshold prompt_lookup_num_tokens disable_compile "
+    "remove_invalid_values renormalize_logits max_time low_memory".split()
+)
+_NOTHING: tuple[Any, ...] = (None, False, [], {}, 0)
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "typical_p": (None, 1.0),
+    "num_beam_groups": (None, 1),
+    "encoder_repetition_penalty": (None, 1.0),
+    "min_length": (None, 0),
+}
 
 
 def _is_whole(value: object) -> bool:

@@ -32,11 +32,13 @@ def read_config(folder: Path, ignore_options: Iterable[str] = ()) -> tuple[Famil
     if not isinstance(name, str):
         raise ConfigError(f"{path} does not say its family (model_type). Known: {', '.join(sorted(models.FAMILIES))}.")
     family = models.family(name)
-    return family, family.config.from_dict(raw | _generation(folder), ignore_options), raw
+    forced = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
+    said = {key: value for key, value in read_generation(folder).items() if key in forced and value is not None}
+    return family, family.config.from_dict(raw | said, ignore_options), raw
 
 
-def _generation(folder: Path) -> dict[str, Any]:
-    """What generation_config.json says of tokens that generate must or must not write; newer files say it there."""
+def read_generation(folder: Path) -> dict[str, Any]:
+    """generation_config.json: what `generate` does unless it is told otherwise. Empty where there is no such file."""
     path = folder / GENERATION
     if not path.is_file():
         return {}
@@ -44,8 +46,9 @@ def _generation(folder: Path) -> dict[str, Any]:
         said = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid JSON: {error}") from None
-    keys = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
-    return {key: said[key] for key in keys if isinstance(said, dict) and said.get(key) is not None}
+    if not isinstance(said, dict):
+        raise ConfigError(f"{path} must hold a table of options, not {type(said).__name__}.")
+    return {key: value for key, value in said.items() if not key.startswith("_")}
 
 
 def load_model(
@@ -76,6 +79,7 @@ def load_model(
         )
     model = family.make(config, task, device="meta")
     fill(model, weights, new_head=task != stored, dtype=kind, device=place)
+    model.generation = read_generation(folder)
     return model
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from clearhead.errors import CheckpointError, InputError
 from clearhead.hub.assign import published_tensors
-from clearhead.hub.locate import CONFIG, TOKENIZER_FILES
+from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES
 from clearhead.hub.sentence import Sentence, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
@@ -57,6 +57,9 @@ def save_model(
         if hasattr(model, "encoder"):
             raw["is_encoder_decoder"] = True
         (work / CONFIG).write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        if model.generation:
+            said = json.dumps(model.generation, indent=2, sort_keys=True) + "\n"
+            (work / GENERATION).write_text(said, encoding="utf-8")
         write_weights(work, published_tensors(model), max_shard_size)
         if tokenizer is not None:
             tokenizer.save(work)

@@ -34,6 +34,7 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.head = head
+        self.generation: dict[str, Any] = {}  # defaults of `generate`, from a checkpoint's generation_config.json
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         # A trace cannot be opened from inside compiled code: what needs one runs eagerly.

@@ -17,7 +17,8 @@ _BAR = 24
 
 def show_spaces(token: str) -> str:
     """A token with its spaces and line breaks made visible."""
-    return token.replace("▁", "␣").replace(" ", "␣").replace("\r", "␍").replace("\n", "⏎").replace("\t", "⇥")
+    shown = token.replace("▁", "␣").replace(" ", "␣").replace("\r", "␍").replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 
 
 def bar(share: float, width: int = _BAR) -> str:
