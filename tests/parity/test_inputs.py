@@ -6,6 +6,7 @@ import transformers
 
 from clearhead import hub
 from clearhead.errors import InputError
+from clearhead.nn import trace
 
 from .reference import shake
 
@@ -162,6 +163,41 @@ def test_generation_defaults_of_the_checkpoint(tmp_path, caplog):
     ours.generation["epsilon_cutoff"] = 0.1
     ours.generate(IDS)
     assert "epsilon_cutoff" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("cls", "rates"),
+    [
+        (transformers.BertForSequenceClassification, {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22,
+                                                      "classifier_dropout": 0.33}),
+        (transformers.BertForTokenClassification, {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22}),
+        (transformers.BertForMaskedLM, {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22}),
+        (transformers.GPT2LMHeadModel, {"resid_pdrop": 0.11, "embd_pdrop": 0.22, "attn_pdrop": 0.33}),
+        (transformers.GPT2ForTokenClassification, {"resid_pdrop": 0.11, "embd_pdrop": 0.22, "attn_pdrop": 0.33}),
+    ],
+)  # fmt: skip
+def test_dropout_where_the_reference_has_it(tmp_path, monkeypatch, cls, rates):
+    """In training, the same rates fall on tensors of the same shapes, in the same order."""
+    theirs, ours = pair(tmp_path, cls, **rates)
+    calls = []
+
+    def note(x, p=0.5, training=True, inplace=False):
+        if training and p > 0:
+            calls.append((round(p, 2), tuple(x.shape)))
+        return x
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", note)
+    found = []
+    for model in (theirs.train(), ours.train()):
+        calls.clear()
+        if model is ours:
+            with trace(ours, "layers.*.attention.weights"):  # the explicit path, which drops weights by this function
+                model(torch.ones(2, 5, dtype=torch.long))
+        else:
+            model(torch.ones(2, 5, dtype=torch.long))
+        found.append(list(calls))
+    assert found[0]
+    assert found[1] == found[0]
 
 
 # --- what must be refused ----------------------------------------------------------------------------------------

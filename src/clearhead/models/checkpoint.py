@@ -49,6 +49,7 @@ class Entry:
 
     def to_theirs(self, tensors: list[Tensor]) -> list[Tensor]:
         whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        assert whole.shape[0] % len(self.theirs) == 0, "published parts of one entry have equal sizes"
         parts = [whole] if len(self.theirs) == 1 else list(whole.chunk(len(self.theirs)))
         parts = [p.t() if self.transpose else p[None] if self.flat else p for p in parts]
         return [p.unflatten(-1, (self.heads, -1)) if self.heads else p for p in parts]
@@ -115,8 +116,15 @@ def layers(count: int, each: Iterable[Entry]) -> Iterator[Entry]:
     each = list(each)
     for n in range(count):
         for entry in each:
+
+            def numbered(names: tuple[str, ...], n: int = n) -> tuple[str, ...]:
+                return tuple(name.replace("{n}", str(n)) for name in names)
+
             yield replace(
                 entry,
-                ours=tuple(name.replace("{n}", str(n)) for name in entry.ours),
-                theirs=tuple(name.replace("{n}", str(n)) for name in entry.theirs),
+                ours=numbered(entry.ours),
+                theirs=numbered(entry.theirs),
+                tied_to=entry.tied_to and entry.tied_to.replace("{n}", str(n)),
+                or_else=numbered(entry.or_else),
+                copies=numbered(entry.copies),
             )

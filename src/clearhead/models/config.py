@@ -32,6 +32,9 @@ INERT = frozenset(
     """.split()
 )
 
+# Names that transformers accepts in every family, however the family spells them itself.
+_COMMON_NAMES = {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}
+
 # What a save says itself.
 _WRITTEN_ANEW = frozenset(
     "model_type architectures transformers_version torch_dtype dtype auto_map name_or_path num_labels".split()
@@ -140,7 +143,7 @@ class Config:
         values: dict[str, Any] = {}
         for key, value in raw.items():
             key_now = cls.also_spelt.get(key, key)
-            name = by_key.get(key_now) or (key_now if key_now in fields else None)
+            name = by_key.get(key_now) or (key_now if key_now in fields & _COMMON_NAMES else None)
             if name is not None:
                 if name in values and values[name] != value:
                     raise ConfigError(
