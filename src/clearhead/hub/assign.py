@@ -46,14 +46,13 @@ def fill(model: Model, weights: Weights, *, new_head: bool, dtype: torch.dtype |
             continue
         goal = torch.float32 if item.entry.wide and target == torch.float16 else target
         ours = [_parameter(model, name) for name in item.entry.ours]
-        tensors = [weights[by_name[name]] for name in item.names]
+        turned = item.entry.transpose
+        tensors = [weights.read(by_name[name], goal, device, to_transpose=turned) for name in item.names]
+        copied = len(tensors) > 1 or weights.dtype(by_name[item.names[0]]) != str(goal).removeprefix("torch.")
         parts = item.entry.to_ours(tensors, [p.shape[0] for p in ours])
         for name, part in zip(item.entry.ours, parts, strict=True):
-            placed = part.to(device=device, dtype=goal)
-            if placed is not part or len(parts) > 1 or len(tensors) > 1:
-                placed = placed.contiguous()
-                weights.was_copied(part)
-            _assign(model, name, placed)
+            # what still lies in the file stays a view of it; what was copied may as well lie in order
+            _assign(model, name, part.contiguous() if copied or device.type != "cpu" else part)
             for other in sharing.get(name, ()):
                 _assign(model, other, _parameter(model, name))
     _tie(model, found)

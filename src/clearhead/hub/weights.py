@@ -23,7 +23,7 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what a
 SAFETENSORS, SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
 BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 WEIGHT_FILES = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX)
-_COPIED_AT_MOST = 64 * 2**20  # bytes read from a mapping before it is let go, where the tensors are copied anyway
+_AT_ONCE = 16 * 2**20  # how many bytes of a file are in memory while its tensors are being converted
 
 
 class Weights(Mapping[str, Tensor]):
@@ -40,36 +40,51 @@ class Weights(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._where)
 
-    def __getitem__(self, name: str) -> Tensor:
+    def _shard(self, name: str) -> Any:
         path = self._where[name]
         if path not in self._open:
             self._open[path] = _open_shard(path)
-        shard = self._open[path]
+        return self._open[path]
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor as it lies in the file: mapped, not copied."""
+        shard = self._shard(name)
         tensor: Tensor = shard[name] if isinstance(shard, dict) else shard.get_tensor(name)
         return tensor
 
+    def read(self, name: str, dtype: torch.dtype, device: torch.device, *, to_transpose: bool = False) -> Tensor:
+        """The tensor in another type or place: copied row by row, so that only little of the original is in memory.
+
+        to_transpose: laid out so that its transpose lies in order.
+        """
+        if self.dtype(name) == str(dtype).removeprefix("torch.") and device.type == "cpu":
+            return self[name]
+        shape = self.shape(name)
+        out = torch.empty(shape[::-1] if to_transpose else shape, dtype=dtype, device=device)
+        out = out.t() if to_transpose else out
+        if not shape or isinstance(self._shard(name), dict):
+            return out.copy_(self[name])
+        row = max(1, out[:1].numel()) * 4
+        step = max(1, _AT_ONCE // row)
+        for start in range(0, shape[0], step):
+            out[start : start + step] = self._shard(name).get_slice(name)[start : start + step]
+            self._copied += step * row
+            if self._copied > _AT_ONCE:  # let go of the mapping, and with it of the pages that were read
+                self._open = {path: shard for path, shard in self._open.items() if isinstance(shard, dict)}
+                self._copied = 0
+        return out
+
     def shape(self, name: str) -> tuple[int, ...]:
-        path = self._where[name]
-        if path not in self._open:
-            self._open[path] = _open_shard(path)
-        shard = self._open[path]
+        shard = self._shard(name)
         return tuple(shard[name].shape if isinstance(shard, dict) else shard.get_slice(name).get_shape())
 
     def dtype(self, name: str) -> str:
         """The name of a tensor's dtype, such as "float32"."""
-        self.shape(name)  # opens the shard
-        shard = self._open[self._where[name]]
+        shard = self._shard(name)
         if isinstance(shard, dict):
             return str(shard[name].dtype).removeprefix("torch.")
         code: str = shard.get_slice(name).get_dtype()
         return _DTYPES.get(code, code)
-
-    def was_copied(self, tensor: Tensor) -> None:
-        """The caller no longer needs the mapped original. Now and then, give its pages back to the system."""
-        self._copied += tensor.numel() * tensor.element_size()
-        if self._copied > _COPIED_AT_MOST:
-            self._open = {path: shard for path, shard in self._open.items() if isinstance(shard, dict)}
-            self._copied = 0
 
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names for them
