@@ -55,11 +55,12 @@ class Weights(Mapping[str, Tensor]):
     def read(self, name: str, dtype: torch.dtype, device: torch.device, *, to_transpose: bool = False) -> Tensor:
         """The tensor in another type or place: copied row by row, so that only little of the original is in memory.
 
-        to_transpose: laid out so that its transpose lies in order.
+        to_transpose: a matrix laid out so that its transpose lies in order.
         """
         if self.dtype(name) == str(dtype).removeprefix("torch.") and device.type == "cpu":
             return self[name]
         shape = self.shape(name)
+        to_transpose = to_transpose and len(shape) == 2
         out = torch.empty(shape[::-1] if to_transpose else shape, dtype=dtype, device=device)
         out = out.t() if to_transpose else out
         if not shape or isinstance(self._shard(name), dict):
