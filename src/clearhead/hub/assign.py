@@ -37,7 +37,7 @@ def fill(model: Model, weights: Weights, *, new_head: bool, dtype: torch.dtype |
     with_prefix = bool(map_.prefix) and any(name.startswith(map_.prefix) for name in by_name)
     found = [_Found(entry, _find(entry, map_, by_name, with_prefix)) for entry in map_.entries]
     _drop_missing_pooler(model, found)
-    _check(model, map_, found, by_name, weights, new_head)
+    _check(model, map_, found, by_name, weights, with_prefix, new_head)
 
     target = dtype or _common_dtype(weights, found, by_name)
     sharing = _sharing(model, map_)
@@ -100,6 +100,7 @@ def _check(
     found: list[_Found],
     by_name: dict[str, str],
     weights: Weights,
+    with_prefix: bool,
     new_head: bool,
 ) -> None:
     missing: list[str] = []
@@ -107,7 +108,6 @@ def _check(
     shapes: list[str] = []
     odd: list[str] = []
     floats = {str(dtype).removeprefix("torch.") for dtype in FLOATS}
-    with_prefix = bool(map_.prefix) and any(name.startswith(map_.prefix) for name in by_name)
     for item in found:
         entry = item.entry
         if item.names is None:

@@ -22,7 +22,6 @@ from clearhead.errors import CheckpointError
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what a model can run in
 SAFETENSORS, SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
 BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-WEIGHT_FILES = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX)
 _AT_ONCE = 16 * 2**20  # how many bytes of a file are in memory while its tensors are being converted
 
 

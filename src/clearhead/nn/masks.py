@@ -176,7 +176,7 @@ def from_attention_mask(
             return Mask(added=(mask,))
         raise InputError(f"A 4-D {name} must be bool (True = seen) or float (added), not {mask.dtype}.")
     if mask.dtype != torch.bool:
-        if _checkable(mask) and not bool(((mask == 0) | (mask == 1)).all()):
+        if can_look(mask) and not bool(((mask == 0) | (mask == 1)).all()):
             raise InputError(
                 f"A {mask.ndim}-D {name} holds 1 (seen) and 0 (hidden) only; this one has other values. "
                 "To add numbers to the scores, pass a 4-D float mask."
@@ -187,6 +187,6 @@ def from_attention_mask(
     return Mask(visible=(mask[:, None, None, :] if mask.ndim == 2 else mask[:, None],))
 
 
-def _checkable(tensor: Tensor) -> bool:
+def can_look(tensor: Tensor) -> bool:
     """Whether values may be looked at without stalling an accelerator or breaking a compiled graph."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()
