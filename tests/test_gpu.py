@@ -1,51 +1,159 @@
-"""The same numbers on an accelerator: families, half precision, traces, caches, compiled code. Skipped without one."""
+"""The same numbers on an accelerator, for every family: fp32, half precision, padding, caches, traces, gradients.
+
+Skipped without one. CLEARHEAD_TEST_DEVICE=cpu runs the same checks on the CPU, to test the tests.
+"""
+
+import copy
+import dataclasses
+import os
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 import clearhead as ch
-from clearhead.models.bert import FAMILY as BERT
-from clearhead.models.bert import BertConfig
-from clearhead.models.gpt2 import FAMILY as GPT2
-from clearhead.models.gpt2 import GPT2Config
-from clearhead.models.transformer import FAMILY as TRANSFORMER
-from clearhead.models.transformer import TransformerConfig
+from clearhead.models import FAMILIES, Model, family
+from clearhead.models.heads import Summary
+from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.recurrent import RecurrentModel
+from clearhead.nn import row_linear
+from clearhead.nn.block_sparse import BlockSparseAttention
+from clearhead.nn.linear import Linear
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator here")
+DEVICE = os.environ.get("CLEARHEAD_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "")
+pytestmark = pytest.mark.skipif(not DEVICE, reason="no accelerator here")
 
-SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3, "max_position_embeddings": 128}
-MODELS = {
-    "gpt2": lambda: GPT2.make(GPT2Config(vocab_size=200, pad_token_id=0, **SIZES)),
-    "bert": lambda: BERT.make(BertConfig(vocab_size=200, intermediate_size=128, **SIZES)),
-    "transformer": lambda: TRANSFORMER.make(TransformerConfig(vocab_size=200, encoder_layers=2, **SIZES)),
+BATCH, TIME, TARGET = 3, 40, 20
+LENGTHS = (TIME, 30, 7)
+SIZES = {
+    "vocab_size": 200,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "num_decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 96,
+    "decoder_ffn_dim": 96,
+    "intermediate_size": 96,
+    "feedforward_size": 96,
+    "max_position_embeddings": 80,
+    "embedding_size": 64,
+    "head_dim": 16,
+    "rotary_dim": 8,
+    "block_size": 4,  # texts of 40 are long enough for BigBird's sparse attention, for windows and for bands
+    "num_random_blocks": 1,
+    "window_size": 8,
+    "band": 8,
+    "cutoffs": [50, 120],
+    "mem_len": 0,
+    "same_length": False,
 }
+TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+FIRST_WORD = 6  # below: special tokens
+DISTANCES = {"relative_attention": True, "pos_att_type": "c2p|p2c"}
+DECODER = {"is_decoder": True}
+CASES: dict[str, tuple[str, str | None, dict]] = {name: (name, None, {}) for name in FAMILIES} | {
+    "bert with relative keys": ("bert", "masked-lm", {"position_embedding_type": "relative_key_query"}),
+    "bert decoder": ("bert", "causal-lm", DECODER),
+    "roberta decoder": ("roberta", "causal-lm", DECODER),
+    "xlm-roberta decoder": ("xlm-roberta", "causal-lm", DECODER),
+    "xlm-roberta-xl decoder": ("xlm-roberta-xl", "causal-lm", DECODER),
+    "electra decoder": ("electra", "causal-lm", {**DECODER, "embedding_size": 32}),
+    "big_bird decoder": ("big_bird", "causal-lm", {**DECODER, "attention_type": "original_full"}),
+    "albert with groups": ("albert", "pretraining", {"num_hidden_groups": 2, "inner_group_num": 2}),
+    "deberta with distances": ("deberta", "masked-lm", DISTANCES),
+    "deberta-v2 with distances and a convolution": (
+        "deberta-v2",
+        "masked-lm",
+        {**DISTANCES, "position_buckets": 8, "norm_rel_ebd": "layer_norm", "conv_kernel_size": 3},
+    ),
+    "xlm with languages, causal": ("xlm", "masked-lm", {"n_langs": 2, "causal": True}),
+    "bart's decoder alone": ("bart", "causal-lm", {}),
+    "transformer pre-norm": ("transformer", "seq2seq-lm", {"norm_first": True, "final_norm": True}),
+    "transfo-xl with a memory": ("transfo-xl", "causal-lm", {"mem_len": 16, "same_length": True, "div_val": 2}),
+    "xlnet classifying": ("xlnet", "sequence-classification", {"mem_len": 16}),
+}
+COMPILED = ("gpt2", "bert", "transformer")  # each costs many seconds
 
 
-@pytest.fixture(params=MODELS)
-def pair(request, monkeypatch):
-    """The same model on the CPU and on the accelerator, in exact fp32 arithmetic."""
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+def make(name: str) -> Model:
+    family_name, task, options = CASES[name]
+    chosen = family(family_name)
+    known = {f.name: f.default for f in dataclasses.fields(chosen.config)}
+    values = {k: v for k, v in SIZES.items() if k in known} | options
+    for token, value in TOKENS.items():  # where the family has none, or the last of a large vocabulary
+        if token in known and (known[token] is None or known[token] >= SIZES["vocab_size"]):
+            values[token] = value
     torch.manual_seed(0)
-    cpu = MODELS[request.param]()
-    gpu = MODELS[request.param]()
-    gpu.load_state_dict(cpu.state_dict())
-    gpu.tie_weights()
-    return cpu, gpu.cuda()
+    model = chosen.make(chosen.config(**values), task)
+    with torch.no_grad():
+        for parameter in model.parameters():  # wide enough for every tensor to matter
+            parameter.add_(torch.randn_like(parameter) * 0.08)
+    return model
 
 
-def inputs(model, padded=True):
-    ids = torch.randint(3, 200, (3, 40))
-    mask = torch.ones_like(ids)
-    if padded:
-        mask[1, 30:], mask[2, 7:] = 0, 0
-    out = {"input_ids": ids.masked_fill(mask == 0, 0), "attention_mask": mask}
-    if hasattr(model, "decoder"):
-        out["decoder_input_ids"] = torch.randint(3, 200, (3, 20))
+@pytest.fixture(autouse=True)
+def exact():
+    """fp32 is fp32, in matrix products and in convolutions."""
+    backends = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [backend.allow_tf32 for backend in backends]
+    for backend in backends:
+        backend.allow_tf32 = False
+    yield
+    for backend, value in zip(backends, before, strict=True):
+        backend.allow_tf32 = value
+
+
+def both(name: str) -> tuple[Model, Model]:
+    """The same model on the CPU and on the accelerator."""
+    cpu = make(name)
+    return cpu, copy.deepcopy(cpu).to(DEVICE)
+
+
+@pytest.fixture(params=CASES)
+def pair(request) -> tuple[Model, Model]:
+    return both(request.param)
+
+
+def inputs(model: Model, padded: bool = True) -> dict[str, Tensor]:
+    """A batch with everything that the model can take."""
+    ids, mask = torch.randint(FIRST_WORD, 200, (BATCH, TIME)), torch.ones(BATCH, TIME, dtype=torch.long)
+    for row, length in enumerate(LENGTHS if padded else ()):
+        mask[row, length:] = 0
+    out = {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id), "attention_mask": mask}
+    if isinstance(model, EncoderDecoderModel):
+        return out | {"decoder_input_ids": torch.randint(FIRST_WORD, 200, (BATCH, TARGET))}
+    if model.stack.embed.has_segments or getattr(model.stack.layers[0].attention, "segments", None) is not None:
+        out["token_type_ids"] = torch.randint(0, min(2, getattr(model.config, "type_vocab_size", 2)), ids.shape)
+    if model.stack.embed.languages is not None:
+        out["langs"] = torch.randint(0, 2, ids.shape)
     return out
 
 
-def on_gpu(batch):
-    return {k: v.cuda() for k, v in batch.items()}
+def there(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k: v.to(DEVICE) for k, v in batch.items()}
+
+
+def real_of(answer: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """The answer, without what it says of padding."""
+    return answer[batch["attention_mask"].bool()] if answer.shape[:2] == (BATCH, TIME) else answer
+
+
+def reads_left_to_right(model: Model) -> bool:
+    return isinstance(model, EncoderDecoderModel) or model.stack.causal
+
+
+def writes(model: Model) -> bool:
+    if isinstance(model, EncoderDecoderModel):
+        return True
+    return model.stack.causal and model.language_head is not None and model.language_head.shift
+
+
+def close(got: Tensor, want: Tensor, tolerance: float = 1e-4) -> None:
+    scale = max(1.0, want.abs().max().item())
+    torch.testing.assert_close(got.cpu(), want.cpu(), rtol=tolerance, atol=tolerance * scale)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -53,9 +161,30 @@ def test_same_numbers(pair, padded):
     cpu, gpu = pair
     batch = inputs(cpu, padded)
     with torch.no_grad():
-        want, got = cpu(**batch).logits, gpu(**on_gpu(batch)).logits.cpu()
-    real = batch["attention_mask"].bool() if want.shape[1] == 40 else slice(None)
-    torch.testing.assert_close(got[real], want[real], rtol=1e-4, atol=1e-4)
+        want, got = cpu(**batch), gpu(**there(batch))
+    assert got.keys() == want.keys()
+    assert got.logits.device.type == torch.device(DEVICE).type
+    assert got.logits.std() > 1e-2  # an answer that says something
+    for key in {"logits", "seq_relationship_logits"} & set(want.keys()):
+        close(real_of(got[key], batch), real_of(want[key], batch))
+    for a, b in zip(got.mems or (), want.mems or (), strict=True):
+        close(a, b)
+
+
+def test_memories_and_targets():
+    """What only Transformer-XL and XLNet take: a memory of the last call, an order to guess in, words to guess."""
+    for name in ("transfo-xl with a memory", "xlnet"):
+        cpu, gpu = both(name)
+        cpu.stack.mem_len = gpu.stack.mem_len = 16
+        first, second = inputs(cpu, padded=False), inputs(cpu)
+        if name == "xlnet":
+            places = torch.stack([torch.randperm(TIME)[:3] for _ in range(BATCH)])
+            second["target_mapping"] = nn.functional.one_hot(places, TIME)
+            second["perm_mask"] = torch.rand(BATCH, TIME, TIME).round()
+        with torch.no_grad():
+            want = cpu(**second, mems=cpu(**first).mems)
+            got = gpu(**there(second), mems=gpu(**there(first)).mems)
+        close(real_of(got.logits, second), real_of(want.logits, second))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -63,54 +192,151 @@ def test_half_precision(pair, dtype):
     cpu, gpu = pair
     batch = inputs(cpu)
     with torch.no_grad():
-        want, got = cpu(**batch).logits, gpu.to(dtype)(**on_gpu(batch)).logits.float().cpu()
-    real = batch["attention_mask"].bool() if want.shape[1] == 40 else slice(None)
+        want, got = cpu(**batch).logits, gpu.to(dtype)(**there(batch)).logits
     assert got.isfinite().all()
-    assert (got[real] - want[real]).norm() / want[real].norm() < 0.05
+    got, want = real_of(got.float().cpu(), batch), real_of(want, batch)
+    assert (got - want).norm() / want.norm() < (0.05 if dtype == torch.bfloat16 else 0.01)
+
+
+def test_padded_batch_equals_one_by_one(pair):
+    """A row alone: without its padding, where the length of a text does not change how it is read."""
+    _, gpu = pair
+    sparse = any(isinstance(module, BlockSparseAttention) for module in gpu.modules())  # short texts: full attention
+    last = any(isinstance(module, Summary) and module.token == "final" for module in gpu.modules())
+    batch = there(inputs(gpu))
+    with torch.no_grad():
+        together = gpu(**batch).logits
+        for row, length in enumerate(LENGTHS):
+            end = TIME if sparse or last else length
+            alone = {k: v[row : row + 1] if "decoder" in k else v[row : row + 1, :end] for k, v in batch.items()}
+            single = gpu(**alone).logits[0]
+            per_word = together.shape[:2] == (BATCH, TIME)
+            close(*((t[:length] if per_word else t) for t in (together[row], single)))
+
+
+def test_loss_and_gradients(pair):
+    cpu, gpu = pair
+    batch = inputs(cpu)
+    labels = {"labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}
+    if isinstance(cpu, EncoderDecoderModel):
+        labels = {"labels": batch["decoder_input_ids"]}
+    elif cpu.task == "replaced-token":
+        labels = {"labels": batch["input_ids"] % 2}
+    elif cpu.task == "sequence-classification":
+        labels = {"labels": torch.tensor([0, 1, 0])}
+    elif cpu.task == "pretraining":
+        labels["sentence_order_label"] = torch.tensor([0, 1, 0])
+    want, got = cpu(**batch, **labels).loss, gpu(**there(batch), **there(labels)).loss
+    close(got, want)
+    want.backward()
+    got.backward()
+    for (name, a), b in zip(gpu.named_parameters(), cpu.parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), name
+        if b.grad is not None:
+            close(a.grad, b.grad)
 
 
 def test_explicit_path_and_trace(pair):
     cpu, gpu = pair
     batch = inputs(cpu)
     with torch.no_grad():
-        plain = gpu(**on_gpu(batch)).logits
+        plain = gpu(**there(batch)).logits
         with ch.trace(gpu, "**.attention.weights", cpu=True) as seen:
-            watched = gpu(**on_gpu(batch)).logits
+            watched = gpu(**there(batch)).logits
         with ch.trace(cpu, "**.attention.weights") as wanted:
             cpu(**batch)
-    torch.testing.assert_close(watched, plain, rtol=1e-4, atol=1e-4)
+    close(real_of(watched, batch), real_of(plain, batch))
+    assert set(seen) == set(wanted) != set()
     for name in wanted:
         assert seen[name].device.type == "cpu"
-        if wanted[name].shape[-2] == 40:
-            rows = batch["attention_mask"].bool()
-            a, b = seen[name].transpose(1, 2)[rows], wanted[name].transpose(1, 2)[rows]
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        close(*(real_of(t.transpose(1, 2), batch) for t in (seen[name], wanted[name])))
+
+
+def test_cached_equals_uncached(pair):
+    _, gpu = pair
+    if not reads_left_to_right(gpu):
+        pytest.skip("it reads in both directions")
+    if isinstance(gpu, RecurrentModel) and gpu.stack.mem_len:
+        pytest.skip("a short memory forgets what the whole text shows")
+    batch = there(inputs(gpu, padded=False))
+    coder = isinstance(gpu, EncoderDecoderModel)
+    key, stack = ("decoder_input_ids", gpu.decoder) if coder else ("input_ids", gpu.stack)
+    ids = batch.pop(key)
+    given = batch if coder else {}
+    by_token = {} if coder else {k: v for k, v in batch.items() if k != "attention_mask"}
+    with torch.no_grad():
+        whole = gpu(**{key: ids}, **given, **by_token).logits
+        cache, at, pieces = gpu.new_cache(stack, ids.shape[1]), 0, []
+        for size in (ids.shape[1] - 9, 1, 1, 7):
+            piece = {k: v[:, at : at + size] for k, v in {key: ids, **by_token}.items()}
+            pieces.append(gpu(**piece, **given, past_key_values=cache).logits)
+            at += size
+    close(torch.cat(pieces, 1), whole)
 
 
 def test_generation_agrees(pair):
     cpu, gpu = pair
-    if not (hasattr(cpu, "decoder") or cpu.stack.causal):
-        pytest.skip("an encoder does not write")
-    batch = inputs(cpu)
-    batch.pop("decoder_input_ids", None)
+    if not writes(cpu):
+        pytest.skip("it does not write")
+    batch = {k: v for k, v in inputs(cpu).items() if k in ("input_ids", "attention_mask")}
+    if isinstance(cpu, RecurrentModel):  # a memory cannot tell padding from text
+        batch = {"input_ids": torch.randint(FIRST_WORD, 200, (BATCH, TIME))}
     for options in ({}, {"num_beams": 3}):
-        want = cpu.generate(**batch, max_new_tokens=12, **options)
-        got = gpu.generate(**on_gpu(batch), max_new_tokens=12, **options)
+        want = cpu.generate(**batch, max_new_tokens=10, **options)
+        got = gpu.generate(**there(batch), max_new_tokens=10, **options)
         assert torch.equal(got.cpu(), want)
-    gpu.generate(**on_gpu(batch), max_new_tokens=12, top_k=20, seed=1)
+    want = cpu.generate(**batch, max_new_tokens=10, top_k=20, seed=1)
+    assert torch.equal(gpu.generate(**there(batch), max_new_tokens=10, top_k=20, seed=1).cpu(), want)
 
 
-def test_compiled_whole(pair):
-    _, gpu = pair
-    batch = on_gpu(inputs(gpu, padded=False))
+@pytest.mark.skipif(DEVICE == "cpu", reason="steps are recorded on a CUDA device")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_recorded_steps(compiled):
+    """Replayed steps write what plain ones do: padded, sampled, with rules, in copies; twice, and at another length."""
+    _, gpu = both("gpt2")
+    batch = {k: v for k, v in there(inputs(gpu)).items() if k in ("input_ids", "attention_mask")}
+    sampled = {"top_k": 20, "seed": 1, "num_return_sequences": 2}
+    for options in ({}, sampled, {"repetition_penalty": 1.3}, {"eos_token_id": list(range(20, 60))}):
+        for new in (12, 30, 12):
+            want = gpu.generate(**batch, max_new_tokens=new, cuda_graphs=False, **options)
+            got = gpu.generate(**batch, max_new_tokens=new, cuda_graphs=True, compile=compiled, **options)
+            assert torch.equal(got, want)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="a Triton kernel")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_row_times_a_matrix(dtype):
+    for outs, ins in ((768, 768), (50257, 768), (1600, 6400), (37, 41), (1, 3)):
+        layer = Linear(ins, outs, bias=outs % 2 == 0).to(DEVICE, dtype)
+        row = torch.randn(1, 1, ins, device=DEVICE, dtype=dtype)
+        with torch.no_grad():
+            assert row_linear.prepare() and row_linear.usable(row, layer.weight)
+            want = torch.nn.functional.linear(
+                *(None if t is None else t.float() for t in (row, layer.weight, layer.bias))
+            )
+            close(layer(row), want, 8e-3)
+            rows = torch.randn(5, ins, device=DEVICE, dtype=dtype)
+            close(layer(rows), torch.nn.functional.linear(rows, layer.weight, layer.bias), 8e-3)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="compiled code is tested on an accelerator")
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_whole(name):
+    _, gpu = both(name)
+    batch = there(inputs(gpu, padded=False))
     compiled = torch.compile(gpu, fullgraph=True)
     with torch.no_grad():
-        torch.testing.assert_close(compiled(**batch).logits, gpu(**batch).logits, rtol=1e-3, atol=1e-3)
+        close(compiled(**batch).logits, gpu(**batch).logits, 1e-3)
 
 
 def test_loading_onto_the_device(pair, tmp_path):
-    cpu, _ = pair
+    cpu, gpu = pair
     ch.hub.save_model(cpu, tmp_path / "m")
-    there = ch.hub.load_model(tmp_path / "m", device="cuda", dtype="bfloat16")
-    assert {p.device.type for p in there.parameters()} == {"cuda"}
-    assert there.dtype == torch.bfloat16
+    loaded = ch.hub.load_model(tmp_path / "m", device=DEVICE, dtype="bfloat16")
+    kind = torch.device(DEVICE).type
+    assert {t.device.type for t in (*loaded.parameters(), *loaded.buffers())} == {kind}
+    assert loaded.dtype == torch.bfloat16
+    batch = there(inputs(gpu))
+    with torch.no_grad():
+        got, want = loaded(**batch).logits, gpu.bfloat16()(**batch).logits
+    close(real_of(got, batch), real_of(want, batch), 1e-2)

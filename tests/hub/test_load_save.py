@@ -12,7 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from clearhead import hub
+from clearhead import hub, models
 from clearhead.errors import CheckpointError, ConfigError, InputError
 
 transformers.utils.logging.disable_progress_bar()
@@ -389,7 +389,7 @@ def test_a_pickle_with_code_is_refused_and_does_not_run(tmp_path, monkeypatch, w
     assert (tmp_path / "BOOM").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04broken zip"])
+@pytest.mark.parametrize("content", [b"", b"hello", b"abc", b"PK\x03\x04broken zip"])
 def test_broken_bin(tmp_path, content):
     gpt2().save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
@@ -506,6 +506,29 @@ def test_far_too_many_layers_is_noticed_before_they_are_built(tmp_path):
     gpt2().save_pretrained(tmp_path)
     edit_config(tmp_path, n_layer=10_000_000)
     with pytest.raises(ConfigError, match="10,000,000 layers"):
+        hub.load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "small", "option"),
+    [
+        ("t5", {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 8}, "num_decoder_layers"),
+        ("bart", {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1}, "decoder_layers"),
+        ("albert", {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 8}, "inner_group_num"),
+    ],
+)
+def test_so_are_too_many_layers_of_a_decoder_or_a_group(name, small, option, tmp_path):
+    fam = models.family(name)
+    hub.save_model(fam.make(fam.config.from_dict({"vocab_size": 12, **small})), tmp_path / "a")
+    edit_config(tmp_path / "a", **{option: 10_000_000})
+    with pytest.raises(ConfigError, match="10,000,000 layers"):
+        hub.load_model(tmp_path / "a")
+
+
+def test_sizes_that_nothing_can_hold(tmp_path):
+    gpt2().save_pretrained(tmp_path)
+    edit_config(tmp_path, n_embd=10**10, n_head=2)
+    with pytest.raises(ConfigError, match="cannot be built"):
         hub.load_model(tmp_path)
 
 

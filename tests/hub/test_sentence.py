@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import clearhead as ch
 from clearhead.errors import CheckpointError, ConfigError, InputError
@@ -74,6 +75,38 @@ def test_same_vectors_both_ways(folder, tmp_path, modes, dense, normalize):
     again = st.SentenceTransformer(str(tmp_path / "here"), device="cpu")
     same(again, pipe)
     same(model, ch.load(tmp_path / "here"))
+
+
+@pytest.fixture
+def mpnet(folder, tmp_path):
+    """A small MPNet with the files of all-mpnet-base-v2: the body's tensors, under the name of the masked-lm class."""
+    import transformers
+
+    words = (folder / "vocab.txt").read_text().splitlines()
+    path = tmp_path / "mpnet"
+    path.mkdir()
+    (path / "vocab.txt").write_text("\n".join(["<s>", "<pad>", "</s>", "<unk>", *words, "<mask>"]) + "\n")
+    (path / "tokenizer_config.json").write_text('{"tokenizer_class": "MPNetTokenizer", "do_lower_case": true}')
+    torch.manual_seed(0)
+    config = transformers.MPNetConfig(
+        vocab_size=len(words) + 5, hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=42, initializer_range=0.3,
+    )  # fmt: skip
+    transformers.MPNetModel(config).save_pretrained(path)
+    return path
+
+
+def test_mpnet(mpnet, tmp_path):
+    build(mpnet).save(str(tmp_path / "there"))
+    config = json.loads((tmp_path / "there" / "config.json").read_text())
+    (tmp_path / "there" / "config.json").write_text(json.dumps(config | {"architectures": ["MPNetForMaskedLM"]}))
+    weights = load_file(tmp_path / "there" / "model.safetensors")
+    weights["embeddings.position_ids"] = torch.arange(42)[None]
+    save_file(weights, tmp_path / "there" / "model.safetensors", metadata={"format": "pt"})
+    model, pipe = st.SentenceTransformer(str(tmp_path / "there"), device="cpu"), ch.load(tmp_path / "there")
+    same(model, pipe)
+    pipe.save(tmp_path / "here")
+    same(st.SentenceTransformer(str(tmp_path / "here"), device="cpu"), pipe)
 
 
 def test_single_text_and_order(folder, tmp_path):

@@ -9,7 +9,7 @@ import torch
 import transformers
 from torch import nn
 
-from .reference import Reference
+from .reference import Reference, shake
 
 
 def draw_big_bird(rng: random.Random, task: str) -> dict[str, Any]:
@@ -40,6 +40,20 @@ def draw_big_bird(rng: random.Random, task: str) -> dict[str, Any]:
     }
 
 
+def looks_ahead() -> bool:
+    """Whether the reference's decoder sees words that are not written yet: does the last one move the first's scores?
+
+    transformers 5.17 gave a decoder the mask of an encoder; from 5.18 on it is causal again.
+    """
+    config = {"vocab_size": 9, "hidden_size": 8, "num_attention_heads": 1, "num_hidden_layers": 1}
+    decoder = transformers.BigBirdConfig(**config, attention_type="original_full", is_decoder=True)
+    with torch.random.fork_rng():
+        model = shake(transformers.BigBirdForCausalLM(decoder))
+    with torch.no_grad():
+        one, other = model(torch.tensor([[3, 4, 5], [3, 4, 6]])).logits[:, 0]
+    return not torch.allclose(one, other)
+
+
 class BigBirdReference(Reference):
     def build(self, config: Any, task: str) -> nn.Module:
         """The reference turns to full attention at its first short text, and shows its attention only from then on."""
@@ -65,4 +79,5 @@ REFERENCE = BigBirdReference(
     draw_big_bird,
     transformers.BigBirdConfig,
     generates=("causal-lm",),
+    faults={"causal-lm": "BigBird's decoder looks ahead"} if looks_ahead() else {},
 )

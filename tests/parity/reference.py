@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from packaging.version import Version
 from torch import nn
 
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
+
+
+def older_than(version: str) -> bool:
+    """Whether the installed transformers still has a fault that `version` mended."""
+    return Version(transformers.__version__) < Version(version)
 
 
 def shake(model: nn.Module) -> nn.Module:
@@ -37,6 +43,7 @@ class Reference:
     shows_inside      whether it gives hidden states and attention weights
     caches            whether a causal model's cache is one of keys and values, with the same answer as without
     generates         tasks whose `generate` is compared
+    faults            task -> what the installed reference does wrong, which is why it is not compared
     """
 
     name: str
@@ -47,6 +54,7 @@ class Reference:
     shows_inside: bool = True
     caches: bool = True
     generates: tuple[str, ...] = ()
+    faults: dict[str, str] = field(default_factory=dict)
 
     def config(self, rng: random.Random, task: str) -> Any:
         return self.config_class(**self.draw(rng, task))

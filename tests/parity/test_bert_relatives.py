@@ -1,4 +1,4 @@
-"""What RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ALBERT have beyond what the harness draws at random."""
+"""What RoBERTa, XLM-RoBERTa, MPNet, DistilBERT, ELECTRA and ALBERT have beyond what the harness draws at random."""
 
 import copy
 import importlib
@@ -25,6 +25,7 @@ NAMES = {
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
     "xlm-roberta-xl": "XLMRobertaXL",
+    "mpnet": "MPNet",
     "distilbert": "DistilBert",
     "electra": "Electra",
     "albert": "Albert",
@@ -81,6 +82,7 @@ def test_presets_have_the_parameters_of_the_published_models(name):
         ("roberta-large", "features", 355_359_744),
         ("xlm-roberta-base", "features", 278_043_648),
         ("xlm-roberta-large", "features", 559_890_432),
+        ("mpnet-base", "features", 109_486_464),
         ("distilbert-base-uncased", "features", 66_362_880),
         ("electra-small-discriminator", "features", 13_483_008),
         ("electra-base-discriminator", "features", 108_891_648),
@@ -211,6 +213,11 @@ OLD_CONFIGS = {
         "model_type": "xlm-roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "output_past": true,
         "pad_token_id": 1, "position_embedding_type": "absolute", "transformers_version": "4.17.0.dev0",
         "type_vocab_size": 1, "use_cache": true, "vocab_size": 250002}""",
+    "mpnet-base": """{"architectures": ["MPNetForMaskedLM"], "attention_probs_dropout_prob": 0.1, "pad_token_id": 1,
+        "bos_token_id": 0, "eos_token_id": 2, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 768,
+        "initializer_range": 0.02, "intermediate_size": 3072, "layer_norm_eps": 1e-05, "max_position_embeddings": 514,
+        "relative_attention_num_buckets": 32, "model_type": "mpnet", "num_attention_heads": 12,
+        "num_hidden_layers": 12, "vocab_size": 30527}""",
     "distilbert-base-uncased": """{"activation": "gelu", "architectures": ["DistilBertForMaskedLM"],
         "attention_dropout": 0.1, "dim": 768, "dropout": 0.1, "hidden_dim": 3072, "initializer_range": 0.02,
         "max_position_embeddings": 512, "model_type": "distilbert", "n_heads": 12, "n_layers": 6, "pad_token_id": 0,
@@ -233,6 +240,32 @@ OLD_CONFIGS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "notes"),
+    [
+        ("bert", {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}),  # cross-encoders
+        ("xlm-roberta", {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}),
+        ("roberta", {"language": "english", "name": "Roberta"}),
+        ("electra", {"generator_size": "0.25", "language": "danish", "name": "Electra"}),
+        ("albert", {"layers_to_keep": []}),
+    ],
+)
+def test_notes_that_published_files_carry(name, notes):
+    fam = family(name)
+    assert fam.config.from_dict(notes) == fam.config()
+    kept = fam.config.from_dict(notes).to_dict()
+    assert name == "albert" or notes.items() <= kept.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("albert", {"layers_to_keep": [1]}), *((n, {"pad_token_id": 10**6}) for n in ("distilbert", "deberta", "xlm"))],
+)
+def test_what_cannot_be_is_refused_by_name(name, options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        family(name).config.from_dict(options)
+
+
 @pytest.mark.parametrize("name", OLD_CONFIGS)
 def test_published_config_files_are_the_presets(name):
     raw = json.loads(OLD_CONFIGS[name])
@@ -250,7 +283,7 @@ def test_files_of_older_versions(name, tmp_path):
     tensors[f"{body}.embeddings.position_ids"] = torch.arange(24)[None]
     tied = {"distilbert": "vocab_projector", "electra": "generator_lm_head", "albert": "predictions.decoder"}
     tensors[f"{tied.get(name, 'lm_head.decoder')}.weight"] = theirs.get_input_embeddings().weight.detach().clone()
-    if name in COUNTING:
+    if name in (*COUNTING, "mpnet"):
         tensors[f"{body}.pooler.dense.weight"], tensors[f"{body}.pooler.dense.bias"] = (
             torch.ones(12, 12),
             torch.ones(12),
@@ -271,7 +304,7 @@ def test_files_of_older_versions(name, tmp_path):
     with torch.no_grad():
         assert torch.equal(again(ids).logits, ours(ids).logits)
     assert again.head.output.weight is again.stack.embed.tokens.weight
-    if name in (*COUNTING, "albert"):
+    if name in (*COUNTING, "mpnet", "albert"):
         pooled = hub.load_model(tmp_path, task="features")(ids).pooler_output
         assert pooled.shape == (2, 12)
 
@@ -285,6 +318,15 @@ def test_files_of_older_versions(name, tmp_path):
         ("roberta", {"pad_token_id": None}, "pad_token_id is null"),
         ("xlm-roberta", {"pad_token_id": 30, "max_position_embeddings": 31}, "no token would have one"),
         ("roberta", {"add_cross_attention": True}, "only a decoder"),
+        ("mpnet", {"relative_attention_num_buckets": 16}, "relative_attention_num_buckets = 16"),
+        ("mpnet", {"relative_attention_max_distance": 64}, "relative_attention_max_distance"),
+        ("mpnet", {"pad_token_id": 0}, "pad_token_id = 0"),
+        ("mpnet", {"type_vocab_size": 2}, "type_vocab_size = 2"),
+        ("mpnet", {"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
+        ("mpnet", {"classifier_dropout": 0.1}, r"classifier_dropout = 0\.1"),
+        ("mpnet", {"is_decoder": True}, "is_decoder = True"),
+        ("mpnet", {"add_cross_attention": True}, "only a decoder"),
+        ("mpnet", {"max_position_embeddings": 2}, "no token would have one"),
         ("distilbert", {"tie_weights_": False}, "tie_weights_"),
         ("distilbert", {"is_decoder": True}, "is_decoder"),
         ("distilbert", {"type_vocab_size": 2}, "type_vocab_size"),
@@ -319,6 +361,31 @@ def test_distilberts_sinusoidal_table_is_the_references():
     torch.testing.assert_close(ours, sinusoidal(24, 12))
     learned = fam.make(fam.config(**SMALL)).stack.embed.positions.weight
     assert learned.std().item() == pytest.approx(0.02, rel=0.3)
+
+
+# --- MPNet -------------------------------------------------------------------------------------------------------
+
+
+def test_mpnet_distances_up_to_the_last_bucket_and_beyond(tmp_path):
+    theirs, ours = pair(tmp_path, "mpnet", max_position_embeddings=202)
+    ids = torch.randint(3, 40, (2, 200))
+    ids[1, 150:] = 1
+    with torch.no_grad():
+        agree(ours(ids).logits, theirs(ids).logits)
+    used = ours.stack.position_bias.bucket(torch.arange(-199, 200)).unique()
+    assert len(used) == 31  # all, but for the one of "0 steps to the right"
+
+
+@pytest.mark.parametrize("name", ["mpnet", "bert", "roberta", "electra", "albert", "big_bird"])
+def test_no_segments(name, tmp_path):
+    fam = family(name)
+    made = fam.make(fam.config(**{**SMALL, "type_vocab_size": 0}))
+    hub.save_model(made, tmp_path)
+    ours, ids = hub.load_model(tmp_path), torch.randint(3, 40, (2, 6))
+    with torch.no_grad():
+        assert torch.equal(ours(ids).logits, made(ids).logits)
+    with pytest.raises(InputError, match="no segment embeddings"):
+        ours(torch.full((1, 3), 5), token_type_ids=torch.ones(1, 3, dtype=torch.long))
 
 
 # --- ELECTRA -----------------------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 """The less common ways to call a model give what the reference gives; impossible ones give a clear error."""
 
+import json
+
 import pytest
 import torch
 import transformers
 
 from clearhead import hub
 from clearhead.errors import InputError
+from clearhead.models import family
 from clearhead.nn import trace
 
 from .reference import shake
@@ -160,9 +163,28 @@ def test_generation_defaults_of_the_checkpoint(tmp_path, caplog):
     hub.save_model(ours, tmp_path / "b")
     assert hub.load_model(tmp_path / "b").generation == ours.generation
     assert not caplog.records
-    ours.generation["epsilon_cutoff"] = 0.1
+    ours.generation["guidance_scale"] = 1.5
     ours.generate(IDS)
-    assert "epsilon_cutoff" in caplog.text
+    assert "guidance_scale" in caplog.text
+
+
+def test_older_files_say_how_to_generate_in_their_config(tmp_path):
+    """As bart-large-cnn and CTRL were first published. A generation_config.json beside it has the only word."""
+    theirs, _ = pair(tmp_path, transformers.GPT2LMHeadModel, eos_token_id=None)
+    raw = json.loads((tmp_path / "config.json").read_text())
+    told = {"repetition_penalty": 1.8, "no_repeat_ngram_size": 2, "num_beams": 3, "length_penalty": 2.0}
+    (tmp_path / "config.json").write_text(json.dumps(raw | told))
+    assert "num_beams" not in hub.load_model(tmp_path).generation
+    (tmp_path / "generation_config.json").unlink()
+    theirs, ours = type(theirs).from_pretrained(tmp_path), hub.load_model(tmp_path)
+    for seed in range(3):
+        ids = torch.randint(3, 40, (2, 5), generator=torch.Generator().manual_seed(seed))
+        want = theirs.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=6)
+        assert ours.generate(ids, max_new_tokens=6).tolist() == want.tolist()
+    hub.save_model(ours, tmp_path / "b")
+    assert told.items() <= hub.load_model(tmp_path / "b").generation.items()
+    there, ids = type(theirs).from_pretrained(tmp_path / "b").generation_config, (theirs.config, ours.config)
+    assert {(there.bos_token_id, there.pad_token_id)} == {(c.bos_token_id, c.pad_token_id) for c in ids}
 
 
 @pytest.mark.parametrize(
@@ -172,6 +194,10 @@ def test_generation_defaults_of_the_checkpoint(tmp_path, caplog):
                                                       "classifier_dropout": 0.33}),
         (transformers.BertForTokenClassification, {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22}),
         (transformers.BertForMaskedLM, {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22}),
+        (transformers.MPNetForSequenceClassification,
+         {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22}),
+        (transformers.MPNetForTokenClassification, {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22}),
+        (transformers.MPNetForQuestionAnswering, {"hidden_dropout_prob": 0.11, "attention_probs_dropout_prob": 0.22}),
         (transformers.GPT2LMHeadModel, {"resid_pdrop": 0.11, "embd_pdrop": 0.22, "attn_pdrop": 0.33}),
         (transformers.GPT2ForTokenClassification, {"resid_pdrop": 0.11, "embd_pdrop": 0.22, "attn_pdrop": 0.33}),
     ],
@@ -242,6 +268,27 @@ def test_impossible_inputs(which, inputs, says, request):
     _, ours = request.getfixturevalue(which)
     with pytest.raises(InputError, match=says):
         ours(**inputs)
+
+
+@pytest.mark.parametrize("wrong", [[[4, 5]], "text", torch.tensor([4, 5]), torch.zeros(2, 0, dtype=torch.long)])
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("bart", "sequence-classification"),
+        ("mbart", "question-answering"),
+        ("t5", "question-answering"),
+        ("big_bird", "question-answering"),
+        ("bert", "multiple-choice"),
+    ],
+)
+def test_heads_that_look_at_the_ids_first_say_what_is_wrong_with_them(name, task, wrong):
+    raw = {"t5": {"d_model": 8, "num_layers": 1}, "bart": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1}}
+    raw["mbart"] = raw["bart"]
+    bert = {"hidden_size": 12, "num_hidden_layers": 1, "sep_token_id": 2, "intermediate_size": 8}
+    fam = family(name)
+    model = fam.make(fam.config.from_dict({"vocab_size": 12, **raw.get(name, bert)}), task)
+    with pytest.raises(InputError, match=r"input_ids|empty"):
+        model(input_ids=wrong)
 
 
 def test_segments_outside_the_table(bert):

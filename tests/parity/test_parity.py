@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import transformers
+from safetensors.torch import load_file
 from torch import Tensor
 
 from clearhead import hub
@@ -27,6 +29,8 @@ GENERATING = [case for case in CASES if case[1] in FAMILIES[case[0]].generates]
 CACHING = [case for case in CASES if case[1] in ("causal-lm", "seq2seq-lm") and FAMILIES[case[0]].caches]
 SHOWING_INSIDE = [case for case in CASES if FAMILIES[case[0]].shows_inside]
 
+ROOM = tempfile.TemporaryDirectory()  # for the checkpoints of all cases; gone when the tests are done
+
 every_case = pytest.mark.parametrize(("name", "task", "seed"), CASES)
 
 
@@ -36,9 +40,11 @@ def case(name: str, task: str, seed: int) -> SimpleNamespace:
     rng = random.Random(f"{name} {task} {seed}")
     torch.manual_seed(seed)
     ref = FAMILIES[name]
+    if task in ref.faults:
+        pytest.skip(f"transformers {transformers.__version__}: {ref.faults[task]}")
     config = ref.config(rng, task)
     theirs = ref.build(config, task)
-    folder = Path(tempfile.mkdtemp()) / "model"
+    folder = Path(tempfile.mkdtemp(dir=ROOM.name)) / "model"
     ref.save(theirs, folder)
     ours = hub.load_model(folder)
     assert ours.task == task
@@ -349,6 +355,12 @@ def test_saved_here_opens_there_and_here(name, task, seed, tmp_path):
         assert n == m
         assert torch.equal(a, b)
     assert again.config == c.ours.config
+    # The names are the reference's, prefix and all. (It may store the other one of two tied tensors.)
+    assert stored_names(tmp_path / "saved") <= stored_names(c.folder) | set(c.theirs.state_dict())
+
+
+def stored_names(folder: Path) -> set[str]:
+    return {name for file in folder.glob("*.safetensors") for name in load_file(file)}
 
 
 PROMPT = ("input_ids", "attention_mask")
@@ -376,7 +388,10 @@ def until_end(c: SimpleNamespace, row: list[int], start: int) -> list[int]:
 )
 def test_generated_tokens(name, task, seed, options):
     c = case(name, task, seed)
-    given = {key: value for key, value in inputs(c, time=6, pad="left").items() if key in PROMPT}
+    pad = "right" if isinstance(c.ours, EncoderDecoderModel) else "left"  # where the reference expects it
+    if "no_repeat_ngram_size" in options and isinstance(c.ours, StackModel):
+        pad = None  # the reference counts padding as text that must not be repeated
+    given = {key: value for key, value in inputs(c, time=6, pad=pad).items() if key in PROMPT}
     start = 1 if isinstance(c.ours, EncoderDecoderModel) else 6
     more = {}
     if isinstance(c.ours, StackModel) and (first := c.ours.stack.embed.first_position):

@@ -91,8 +91,17 @@ def test_the_configuration_decides_what_is_forced_by_default(tmp_path):
     ids = torch.randint(3, 50, (2, 5))
     assert ours.generate(ids, max_new_tokens=5)[:, 1].tolist() == [11, 11]
 
-    (tmp_path / "generation_config.json").unlink()
+    theirs.generation_config.forced_bos_token_id = theirs.generation_config.bad_words_ids = None
+    theirs.generation_config.save_pretrained(tmp_path)
     raw = json.loads((tmp_path / "config.json").read_text())
+    older = raw | {"forced_bos_token_id": 11, "bad_words_ids": [[12]], "force_bos_token_to_be_generated": True}
+    (tmp_path / "config.json").write_text(json.dumps(older))
+    ours = hub.load_model(tmp_path)  # what that file leaves out is not forced, whatever the older one says
+    assert (ours.config.forced_bos_token_id, ours.config.bad_words_ids) == (None, None)
+    want = type(theirs).from_pretrained(tmp_path).generate(ids, max_new_tokens=5, do_sample=False)
+    assert ours.generate(ids, max_new_tokens=5).tolist() == want.tolist()
+
+    (tmp_path / "generation_config.json").unlink()
     raw |= {"forced_bos_token_id": None, "force_bos_token_to_be_generated": True, "bos_token_id": 6}
     (tmp_path / "config.json").write_text(json.dumps(raw))
     ours = hub.load_model(tmp_path)  # the oldest by another name
@@ -143,7 +152,7 @@ def test_other_decoders_must_be_given_something(name):
         c.ours(tokens(c.ours, 1, 4, source=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", (*NAMES, "bigbird_pegasus"))
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_vectors_in_place_of_words(name, seed):
     c = case(name, "seq2seq-lm", seed)
@@ -185,7 +194,7 @@ OLD = {  # keys that files of older library versions carry, as published ones do
     "bart": {
         "normalize_before": False, "normalize_embedding": True, "add_final_layer_norm": False, "add_bias_logits": False,
         "static_position_embeddings": False, "extra_pos_embeddings": 2, "classif_dropout": 0.1, "num_hidden_layers": 2,
-        "gradient_checkpointing": False, "output_past": False, "_num_labels": 3,
+        "gradient_checkpointing": False, "output_past": False, "_num_labels": 3, "do_blenderbot_90_layernorm": False,
     },
     "mbart": {"normalize_before": True, "normalize_embedding": True, "add_final_layer_norm": True},
     "marian": {

@@ -58,6 +58,48 @@ def test_bert(vocab_txt, config):
     same_encoding(ours, theirs, "one man", "two men", return_offsets_mapping=True)
 
 
+RELATIVES = {
+    # class -> (reference, the model type that says the same, what a model is given)
+    "ElectraTokenizer": (transformers.ElectraTokenizer, "electra", ["input_ids", "token_type_ids", "attention_mask"]),
+    "DistilBertTokenizer": (transformers.DistilBertTokenizer, "distilbert", ["input_ids", "attention_mask"]),
+}
+
+
+@pytest.mark.parametrize("said_in", ["class", "fast class", "model type"])
+@pytest.mark.parametrize("name", RELATIVES)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"do_lower_case": True, "model_max_length": 24},
+        {"do_lower_case": False},
+        {"do_lower_case": False, "strip_accents": True},
+        {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False},
+        {"unk_token": "[MASK]", "mask_token": "[UNK]", "padding_side": "left"},
+    ],
+    ids=str,
+)
+def test_berts_relatives(vocab_txt, config, name, said_in):
+    """ELECTRA and DistilBERT, published as vocab.txt with a small tokenizer_config.json."""
+    reference, model_type, inputs = RELATIVES[name]
+    named = {"class": {"tokenizer_class": name}, "fast class": {"tokenizer_class": f"{name}Fast"}}.get(said_in, {})
+    write(vocab_txt, "tokenizer_config.json", **config, **named)
+    write(vocab_txt, "config.json", model_type=model_type)
+    ours, theirs = both(vocab_txt, reference)
+    assert len(ours) == len(theirs)
+    assert list(ours("one")) == inputs
+    assert ours.special_tokens_map == theirs.special_tokens_map
+    words = [
+        "Éléphant ÅNGSTRÖM naïve café cafe\u0301 ﬁ",
+        "我在有他这hello漢字",
+        "[MASK] [mask] a[SEP]b",
+        "ｈｅｌｌｏ 哈\u0301",
+    ]
+    same_everything(ours, theirs, [*TEXTS, *words, *awkward_texts(60, seed=21)])
+    for pair in (("one man", "two 我在 men"), ("the café CAFÉ", "é")):
+        same_encoding(ours, theirs, *pair, return_offsets_mapping=True, truncation=True, max_length=8)
+    same_encoding(ours, theirs, awkward_texts(20, seed=22), padding=True, truncation=True, max_length=12)
+
+
 def test_the_published_bert_vocabulary(minilm, tmp_path):
     shutil.copy(minilm / "vocab.txt", tmp_path)
     ours = load_tokenizer(tmp_path)
@@ -134,6 +176,59 @@ def test_robertas_mask_takes_the_space_before_it(roberta):
     write(roberta, "tokenizer_config.json", tokenizer_class="RobertaTokenizer")
     tok = load_tokenizer(roberta)
     assert tok.encode("one <mask>") == tok.encode("one<mask>")
+
+
+@pytest.fixture
+def mpnet(vocab_txt):
+    """BERT's vocabulary between the tokens that fairseq puts first and last."""
+    path = vocab_txt / "vocab.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(["<s>", "<pad>", "</s>", "<unk>", *lines, "<mask>"]) + "\n", encoding="utf-8")
+    write(vocab_txt, "config.json", model_type="mpnet")
+    return vocab_txt
+
+
+MPNET_TEXTS = ["one <mask> two<mask>", "<MASK> <s> a</S>", "[UNK] [unk] <unk> <pad>", "Ġ ġ Ġword"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_max_length": 512, "do_lower_case": True},  # as mpnet-base was published
+        {"tokenizer_class": "MPNetTokenizerFast"},
+        {"do_lower_case": False},
+        {"do_lower_case": True, "strip_accents": False},
+        {"tokenize_chinese_chars": False},
+        {"cls_token": "the", "sep_token": "<mask>", "unk_token": "<unk>"},
+        {"pad_token": "<brand new>"},
+        {"mask_token": {"content": "<mask>", "lstrip": False, "normalized": False, "__type": "AddedToken"}},
+    ],
+)
+def test_mpnet(mpnet, config, tmp_path):
+    write(mpnet, "tokenizer_config.json", **config)
+    ours, theirs = both(mpnet)
+    assert isinstance(theirs, transformers.MPNetTokenizer)
+    texts = [*TEXTS, *MPNET_TEXTS, *awkward_texts(80, seed=15)]
+    for name in ("from older files", "saved here", "saved there"):
+        assert len(ours) == len(theirs), name
+        same_everything(ours, theirs, texts)
+        same_encoding(ours, theirs, "one man", "two men", return_offsets_mapping=True, return_token_type_ids=True)
+        assert ours.backend.get_added_tokens_decoder() == theirs.added_tokens_decoder  # with what they do to spaces
+        folder = tmp_path / name
+        (theirs.save_pretrained if name == "saved here" else ours.save)(folder)
+        ours, theirs = both(folder)
+        assert isinstance(theirs, transformers.MPNetTokenizer)
+
+
+@pytest.mark.parametrize(
+    "config", [{"do_lower_case": False}, {"strip_accents": False, "tokenize_chinese_chars": False}]
+)
+def test_mpnets_configuration_overrules_its_tokenizer_json(mpnet, config):
+    load_tokenizer(mpnet).save(mpnet)
+    said = json.loads((mpnet / "tokenizer_config.json").read_text(encoding="utf-8"))
+    write(mpnet, "tokenizer_config.json", **{**said, **config})
+    ours, theirs = both(mpnet)
+    same_everything(ours, theirs, [*TEXTS, *MPNET_TEXTS, *awkward_texts(80, seed=16)])
 
 
 def test_added_tokens_json_continues_the_vocabulary(merges_txt):

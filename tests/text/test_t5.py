@@ -8,6 +8,7 @@ import pytest
 import sentencepiece
 import transformers
 
+from clearhead.errors import TokenizerError
 from clearhead.text import load_tokenizer
 
 from .samples import awkward
@@ -84,3 +85,12 @@ def test_decoding_gives_the_text_back(tmp_path, spiece):
     ids = ours.encode("The man <extra_id_0> walked over there.")
     assert ours.decode(ids, skip_special_tokens=True) == theirs.decode(ids, skip_special_tokens=True)
     assert "<extra_id_0>" in ours.decode(ids)
+
+
+@pytest.mark.parametrize("count", ["many", -1, 2.5, None])
+def test_a_number_of_sentinels_that_is_none_is_refused(count, spiece, tmp_path):
+    (tmp_path / "spiece.model").write_bytes(spiece)
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": count}))
+    with pytest.raises(TokenizerError, match="extra_ids"):
+        load_tokenizer(tmp_path)

@@ -34,6 +34,21 @@ def folder(where, files: dict, config: dict):
     return where
 
 
+def same_targets(tok, theirs, sources: list[str], targets: list[str], padded: bool = True) -> None:
+    """text_target: the ids of the target as `labels`, whatever the options of the call."""
+    padding = {"padding": True}, {"padding": "max_length", "max_length": 9, "truncation": True}
+    for options in ({}, {"truncation": True, "max_length": 3}, *padding[: 2 if padded else 0]):
+        wanted = theirs(sources, text_target=targets, **options)
+        got = tok(sources, text_target=targets, **options)
+        assert dict(got) == dict(wanted)
+        assert dict(tok(text_target=targets, **options)) == dict(theirs(text_target=targets, **options))
+    one = tok(sources[0], text_target=targets[0])
+    assert dict(one) == dict(theirs(sources[0], text_target=targets[0]))
+    assert one.tokens() == tok(sources[0]).tokens()  # the encoding is the source's
+    tensors = tok(sources, text_target=targets, padding=True, return_tensors="pt")
+    assert tensors["labels"].tolist() == tok(text_target=targets, padding=True)["input_ids"]
+
+
 FAIRSEQ = {
     # class -> (kind of model, reference class, a language, another, where the code stands)
     "MBartTokenizer": ("unigram", transformers.MBartTokenizer, "en_XX", "ro_RO", "last"),
@@ -85,6 +100,7 @@ def test_languages_on_fairseq_ids(name, tmp_path, request):
     theirs.src_lang, theirs.tgt_lang = src, tgt
     for text in PLAIN:
         assert tok.target.encode(text) == theirs(text_target=text)["input_ids"]
+    same_targets(tok, theirs, list(PLAIN), list(reversed(PLAIN)))
     assert tok.encode("so") == theirs.encode("so")  # looking at the target has not changed the source
     with pytest.raises(InputError, match="no language"):
         tok.src_lang = "en"
@@ -116,6 +132,7 @@ def test_m2m_100_keeps_ids_in_vocab_json(tmp_path, bpe, codes):
             assert tok.encode(text) == theirs.encode(text), ascii(text)
     tok.tgt_lang = theirs.tgt_lang = "ru"
     assert tok.target.encode("the man") == theirs(text_target="the man")["input_ids"]
+    same_targets(tok, theirs, list(PLAIN), list(reversed(PLAIN)))
     assert tok.decode(tok.encode("The man walked"), skip_special_tokens=True) == "The man walked"
 
 
@@ -137,6 +154,9 @@ def test_no_languages(tmp_path, unigram):
     (tmp_path / "spiece.model").write_bytes(unigram)
     tok = load_tokenizer(tmp_path)
     assert (tok.src_lang, tok.tgt_lang, tok.target) == (None, None, tok)
+    assert tok("so", text_target="years")["labels"] == tok.encode("years")
+    with pytest.raises(InputError, match="must be a string"):
+        tok()
     with pytest.raises(InputError, match="no languages"):
         tok.src_lang = "en"
 
@@ -179,6 +199,10 @@ def test_marian_has_a_model_for_each_language(tmp_path, lines, separate):
         assert tok.target.encode(back) == again.target.encode(back) == wanted
         known = [index for index in wanted if index != 1]  # of what is unknown nothing is left to show
         assert tok.target.decode(known, skip_special_tokens=True) == theirs.decode(known, skip_special_tokens=True)
+    # with two vocabularies the reference pads the target with the source's id, which the target does not have
+    same_targets(tok, theirs, list(PLAIN), [text[::-1] for text in reversed(PLAIN)], padded=not separate)
+    padded = tok(text_target=list(PLAIN), padding=True)["input_ids"]
+    assert {row[-1] for row in padded} == {0, tok.target.pad_token_id}
 
 
 def test_pegasus_has_ids_of_its_own(tmp_path, lines):

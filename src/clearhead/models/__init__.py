@@ -17,6 +17,7 @@ FAMILIES = {
     "roberta": "clearhead.models.roberta",
     "xlm-roberta": "clearhead.models.xlm_roberta",
     "xlm-roberta-xl": "clearhead.models.xlm_roberta_xl",
+    "mpnet": "clearhead.models.mpnet",
     "distilbert": "clearhead.models.distilbert",
     "electra": "clearhead.models.electra",
     "albert": "clearhead.models.albert",

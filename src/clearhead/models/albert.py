@@ -14,6 +14,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import LanguageHead, NextSentenceHead, PretrainingHead, Summary, WordTransform
 from clearhead.models.model import StackModel
 from clearhead.nn import Block, Stack
+from clearhead.nn.linear import Linear
 
 
 @dataclass(kw_only=True)
@@ -26,6 +27,7 @@ class AlbertConfig(bert.BertConfig):
         "gap_size": (0,),
         "num_memory_blocks": (0,),
         "down_scale_factor": (1,),
+        "layers_to_keep": ([],),
     }
 
     vocab_size: int = 30000
@@ -76,7 +78,7 @@ def shared_blocks(config: AlbertConfig) -> list[Block]:
 
 def build(config: AlbertConfig, task: str) -> StackModel:
     narrow = config.embedding_size
-    embed = bert.embed(config, narrow, project=nn.Linear(narrow, config.hidden_size))
+    embed = bert.embed(config, narrow, project=Linear(narrow, config.hidden_size))
     return StackModel(config, Stack(embed, shared_blocks(config), causal=False), head(config, task))
 
 

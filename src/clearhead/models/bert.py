@@ -40,10 +40,10 @@ from clearhead.nn.init import init_normal
 @dataclass(kw_only=True)
 class BertConfig(Config):
     family: ClassVar[str] = "bert"
-    # Left over from Google's own files; no published BERT reads them.
+    # Left over from Google's own files, and what trainers wrote down; no published BERT reads them.
     inert: ClassVar[frozenset[str]] = frozenset(
         "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
-        "pooler_type attention_head_size vocab_type language".split()
+        "pooler_type attention_head_size vocab_type language name".split()
     )
 
     vocab_size: int = 30522
@@ -57,7 +57,7 @@ class BertConfig(Config):
     classifier_dropout: float | None = None  # hidden_dropout_prob
     max_position_embeddings: int = 512
     position_embedding_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
-    type_vocab_size: int = 2
+    type_vocab_size: int = 2  # 0: no segments
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     is_decoder: bool = False
@@ -66,15 +66,15 @@ class BertConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least(1, "intermediate_size", "max_position_embeddings", "type_vocab_size")
+        self._at_least(1, "intermediate_size", "max_position_embeddings")
+        self._at_least(0, "type_vocab_size")
         self._probabilities("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
         self._divides(self.hidden_size, self.num_attention_heads)
         if self.add_cross_attention and not self.is_decoder:
             raise ConfigError(
                 "add_cross_attention is true but is_decoder is false: only a decoder looks at an encoder."
             )
-        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.vocab_size:
-            raise ConfigError(f"pad_token_id is {self.pad_token_id}, outside the vocabulary of {self.vocab_size}.")
+        self._padding_within(self.vocab_size)
 
 
 def attention(config: BertConfig, *, cross: bool = False) -> Attention:
@@ -122,7 +122,7 @@ def embed(
     return Embed(
         nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
         LearnedPositions(config.max_position_embeddings, width, padding_idx=padding_position) if absolute else None,
-        nn.Embedding(config.type_vocab_size, width),
+        nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None,
         norm=LayerNorm(width, eps=config.layer_norm_eps) if norm else None,
         dropout=config.hidden_dropout_prob,
         max_positions=config.max_position_embeddings,
@@ -192,7 +192,8 @@ def embed_entries(config: BertConfig) -> Iterator[Entry]:
     yield one("stack.embed.tokens.weight", "embeddings.word_embeddings.weight")
     if config.position_embedding_type == "absolute":
         yield one("stack.embed.positions.weight", "embeddings.position_embeddings.weight")
-    yield one("stack.embed.segments.weight", "embeddings.token_type_embeddings.weight")
+    if config.type_vocab_size:
+        yield one("stack.embed.segments.weight", "embeddings.token_type_embeddings.weight")
     yield from linear("stack.embed.norm", "embeddings.LayerNorm")
 
 

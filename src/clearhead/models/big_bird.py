@@ -6,7 +6,7 @@ attention, a long text sees its own future; set attention_type to original_full 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,13 +15,15 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, InputError
 from clearhead.models import bert
-from clearhead.models.checkpoint import CheckpointMap, Entry, linear
+from clearhead.models.checkpoint import CheckpointMap, Entry, linear, renamed
 from clearhead.models.family import Family
 from clearhead.models.heads import ChoiceHead, Given, SequenceHead, SpanHead, Summary, span_loss
 from clearhead.models.model import StackModel
 from clearhead.models.output import Output
 from clearhead.nn import Activation, Attention, Block, Embed, LayerNorm, LearnedPositions, Stack
 from clearhead.nn.block_sparse import BlockSparseAttention
+from clearhead.nn.linear import Linear
+from clearhead.nn.stack import shape_of
 
 
 @dataclass(kw_only=True)
@@ -82,7 +84,7 @@ def build(config: BigBirdConfig, task: str) -> StackModel:
     embed = Embed(
         nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
         LearnedPositions(config.max_position_embeddings, width),
-        nn.Embedding(config.type_vocab_size, width),
+        nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None,
         norm=LayerNorm(width, eps=config.layer_norm_eps),
         dropout=config.hidden_dropout_prob,
         scale=width**0.5 if config.rescale_embeddings else 1.0,
@@ -109,9 +111,9 @@ class ReadingHead(SpanHead):
 
     def __init__(self, config: BigBirdConfig) -> None:
         super().__init__(config.hidden_size)
-        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.up = Linear(config.hidden_size, config.intermediate_size)
         self.activation = Activation(config.hidden_act)
-        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.down = Linear(config.intermediate_size, config.hidden_size)
         self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = config.hidden_dropout_prob
 
@@ -138,6 +140,7 @@ class ReadingModel(StackModel):
         end_positions: Tensor | None = None,
         **more: Any,
     ) -> Output:
+        shape_of(input_ids, more.get("inputs_embeds"))
         if question_lengths is None and input_ids is not None:
             if self.config.sep_token_id is None:
                 raise InputError("The question ends at the first separator: set config.sep_token_id.")
@@ -169,8 +172,8 @@ def entries(config: BigBirdConfig, task: str) -> Iterator[Entry]:
         yield from linear("head.norm", "qa_classifier.output.LayerNorm", in_body=False)
         yield from linear("head.output", "qa_classifier.qa_outputs", in_body=False)
     else:
-        for entry in bert.head_entries(config, task):  # BigBird's pooler is the matrix itself
-            yield replace(entry, theirs=tuple(name.replace("pooler.dense", "pooler") for name in entry.theirs))
+        # BigBird's pooler is the matrix itself
+        yield from renamed(bert.head_entries(config, task), (r"pooler\.dense", "pooler"))
 
 
 def checkpoint_map(config: BigBirdConfig, task: str) -> CheckpointMap:

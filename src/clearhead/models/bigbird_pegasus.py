@@ -2,14 +2,13 @@
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from torch import nn
 
 from clearhead.models import seq2seq
-from clearhead.models.checkpoint import CheckpointMap, Entry
+from clearhead.models.checkpoint import CheckpointMap, renamed
 from clearhead.models.family import Family
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
 from clearhead.models.seq2seq import Seq2SeqConfig
@@ -96,6 +95,7 @@ def stack(config: BigBirdPegasusConfig, tokens: nn.Embedding, *, decoder: bool) 
             LearnedPositions(config.max_position_embeddings, config.hidden_size),
             dropout=config.dropout,
             scale=math.sqrt(config.hidden_size) if config.scale_embedding else 1.0,
+            scale_given=config.scales_vectors,
         ),
         blocks,
         LayerNorm(config.hidden_size),
@@ -128,17 +128,8 @@ RENAMED = (
 
 def checkpoint_map(config: BigBirdPegasusConfig, task: str) -> CheckpointMap:
     map_ = seq2seq.checkpoint_map(config, task)
-    return replace(map_, entries=tuple(_renamed(config, map_)))
-
-
-def _renamed(config: BigBirdPegasusConfig, map_: CheckpointMap) -> Iterator[Entry]:
-    for entry in map_.entries:
-        if not config.use_bias and re.search(r"attention\.\w+\.bias$", entry.ours[0]):
-            continue
-        theirs = entry.theirs
-        for pattern, new in RENAMED:
-            theirs = tuple(re.sub(pattern, new, name) for name in theirs)
-        yield replace(entry, theirs=theirs)
+    kept = (e for e in map_.entries if config.use_bias or not re.search(r"attention\.\w+\.bias$", e.ours[0]))
+    return replace(map_, entries=tuple(renamed(kept, *RENAMED)))
 
 
 FAMILY = Family(

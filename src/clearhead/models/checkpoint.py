@@ -111,6 +111,18 @@ class CheckpointMap:
         return names
 
 
+def renamed(entries: Iterable[Entry], *spellings: tuple[str, str]) -> Iterator[Entry]:
+    """Another family's entries under the names they have here: (pattern, replacement), one after the other."""
+
+    def here(names: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern, new in spellings:
+            names = tuple(re.sub(pattern, new, name) for name in names)
+        return names
+
+    for entry in entries:
+        yield replace(entry, theirs=here(entry.theirs), or_else=here(entry.or_else), copies=here(entry.copies))
+
+
 def layers(count: int, each: Iterable[Entry]) -> Iterator[Entry]:
     """Repeat entries for every layer: `{n}` in a name stands for its number."""
     each = list(each)

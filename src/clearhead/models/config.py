@@ -16,19 +16,26 @@ from typing import Any, ClassVar, Self
 
 from clearhead.errors import ConfigError, did_you_mean
 
+# What `generate` does unless told otherwise. Published in generation_config.json; older checkpoints keep it here.
+GENERATION = frozenset(
+    """
+    max_length max_new_tokens min_length min_new_tokens do_sample early_stopping num_beams num_beam_groups
+    diversity_penalty temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff repetition_penalty
+    length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences
+    remove_invalid_values exponential_decay_length_penalty
+    suppress_tokens begin_suppress_tokens decoder_start_token_id renormalize_logits
+    """.split()
+)
+
 # Keys that say how something was made, stored or sampled. They do not change what the network computes.
-INERT = frozenset(
+INERT = GENERATION | frozenset(
     """
     model_type architectures transformers_version clearhead_version torch_dtype dtype auto_map name_or_path
     use_cache use_return_dict return_dict output_attentions output_hidden_states output_scores torchscript
     use_bfloat16 chunk_size_feed_forward gradient_checkpointing attn_implementation tokenizer_class
     task_specific_params finetuning_task num_labels prefix output_past label_smoothing xla_device
     tie_last_hidden_states experts_implementation return_dict_in_generate tf_legacy_loss
-    max_length max_new_tokens min_length min_new_tokens do_sample early_stopping num_beams num_beam_groups
-    diversity_penalty temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff repetition_penalty
-    length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences
-    remove_invalid_values exponential_decay_length_penalty
-    suppress_tokens begin_suppress_tokens decoder_start_token_id renormalize_logits
+    sentence_transformers sbert_ce_default_activation_function
     """.split()
 )
 
@@ -66,6 +73,7 @@ class Config:
     # further spellings of a published key that old files carry: spelling -> published key
     also_spelt: ClassVar[dict[str, str]] = {}
     inert: ClassVar[frozenset[str]] = frozenset()
+    # published key -> the values that are implemented; it may be a field, such as one that the parent honours
     fixed: ClassVar[dict[str, tuple[Any, ...]]] = {}
 
     vocab_size: int
@@ -97,6 +105,8 @@ class Config:
                 )
             if isinstance(value, float) and not math.isfinite(value):
                 raise ConfigError(f"{self._key(f.name)} is {value}; it must be a finite number.")
+            if value not in self.fixed.get(self._key(f.name), (value,)):
+                raise ConfigError(self._unknown_value(self._key(f.name), value))
         self._at_least(1, "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
         kinds = (None, "regression", "single_label_classification", "multi_label_classification")
         if self.problem_type not in kinds:
@@ -121,9 +131,18 @@ class Config:
                 "does not divide: the heads would not have equal sizes."
             )
 
+    def _padding_within(self, words: int) -> None:
+        """The padding token has a row in a table of so many words."""
+        if self.pad_token_id is not None and not 0 <= self.pad_token_id < words:
+            raise ConfigError(f"{self._key('pad_token_id')} is {self.pad_token_id}, outside the vocabulary of {words}.")
+
     @classmethod
     def _key(cls, name: str) -> str:
         return cls.published.get(name, name)
+
+    @classmethod
+    def _unknown_value(cls, key: str, value: Any) -> str:
+        return f"This {cls.family} configuration sets {key} = {value!r}, which Clearhead does not implement."
 
     @property
     def num_labels(self) -> int:
@@ -155,9 +174,7 @@ class Config:
                 continue
             elif key in fixed:
                 if value not in fixed[key]:
-                    raise ConfigError(
-                        f"This {cls.family} configuration sets {key} = {value!r}, which Clearhead does not implement."
-                    )
+                    raise ConfigError(cls._unknown_value(key, value))
             elif value is not None:
                 raise ConfigError(
                     f"This {cls.family} configuration has an option that Clearhead does not know: {key} = {value!r}."

@@ -30,6 +30,7 @@ from clearhead.models.output import Output
 from clearhead.nn import Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack
 from clearhead.nn.disentangled import DisentangledAttention, RelativeVectors
 from clearhead.nn.init import init_normal
+from clearhead.nn.linear import Linear
 
 
 @dataclass(kw_only=True)
@@ -67,6 +68,7 @@ class DisentangledConfig(Config):
         self._at_least(0, "type_vocab_size")
         self._probabilities("hidden_dropout_prob", "attention_probs_dropout_prob", "cls_dropout", "pooler_dropout")
         self._divides(self.hidden_size, self.num_attention_heads)
+        self._padding_within(self.vocab_size)
         # written out as numbers, because transformers reads a null literally
         self.embedding_size = self.embedding_size or self.hidden_size
         head_size = self.hidden_size // self.num_attention_heads
@@ -141,7 +143,7 @@ def assemble(
     width, narrow = config.hidden_size, config.embedding_size or config.hidden_size
     norm: nn.Module = LayerNorm(width, eps=config.layer_norm_eps)
     if narrow != width:  # widened first, then normalised
-        norm = nn.Sequential(nn.Linear(narrow, width, bias=False), norm)
+        norm = nn.Sequential(Linear(narrow, width, bias=False), norm)
     stack = Stack(
         Embed(
             nn.Embedding(config.vocab_size, narrow, padding_idx=config.pad_token_id),

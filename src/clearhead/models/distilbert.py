@@ -67,6 +67,7 @@ class DistilBertConfig(Config):
         self._at_least(1, "intermediate_size", "max_position_embeddings")
         self._probabilities("hidden_dropout_prob", "attention_probs_dropout_prob", "qa_dropout", "seq_classif_dropout")
         self._divides(self.hidden_size, self.num_attention_heads)
+        self._padding_within(self.vocab_size)
 
 
 def block(config: DistilBertConfig) -> Block:

@@ -20,11 +20,14 @@ from clearhead.models.heads import (
 )
 from clearhead.models.model import StackModel
 from clearhead.nn import Stack
+from clearhead.nn.linear import Linear
 
 
 @dataclass(kw_only=True)
 class ElectraConfig(bert.BertConfig):
     family: ClassVar[str] = "electra"
+    # how large the other of the two models was
+    inert: ClassVar[frozenset[str]] = bert.BertConfig.inert | {"generator_size"}
     # A projection to labels would not fit the multiple-choice head that follows it.
     fixed: ClassVar[dict[str, tuple[Any, ...]]] = {"summary_proj_to_labels": (False, None)}
 
@@ -47,7 +50,7 @@ class ElectraConfig(bert.BertConfig):
 
 def build(config: ElectraConfig, task: str) -> StackModel:
     narrow, width = config.embedding_size, config.hidden_size
-    embed = bert.embed(config, narrow, project=nn.Linear(narrow, width) if narrow != width else None)
+    embed = bert.embed(config, narrow, project=Linear(narrow, width) if narrow != width else None)
     blocks = [bert.block(config) for _ in range(config.num_hidden_layers)]
     return StackModel(config, Stack(embed, blocks, causal=config.is_decoder), head(config, task))
 

@@ -19,7 +19,11 @@ from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Rotary
 class GPTJConfig(gpt2.CausalConfig):
     family: ClassVar[str] = "gptj"
     inert: ClassVar[frozenset[str]] = gpt2.CausalConfig.inert | gpt2.SUMMARY_KEYS
-    fixed: ClassVar[dict[str, tuple[Any, ...]]] = {"rotary": (True,), "scale_attn_weights": (True,)}
+    fixed: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **gpt2.CausalConfig.fixed,
+        "rotary": (True,),
+        "scale_attn_weights": (True,),
+    }
 
     vocab_size: int = 50400
     hidden_size: int = 4096

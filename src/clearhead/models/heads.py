@@ -17,6 +17,7 @@ from clearhead.models.config import Config
 from clearhead.models.output import Output
 from clearhead.nn.activations import Activation
 from clearhead.nn.glass import tap
+from clearhead.nn.linear import Linear
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Summary(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.token, self.dropout = config, token, dropout
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size) if matrix and activation is not None else None
+        self.dense = Linear(config.hidden_size, config.hidden_size) if matrix and activation is not None else None
         self.activation = None if activation is None else Activation(activation)
 
     def forward(self, hidden: Tensor, given: Given) -> Tensor:
@@ -123,6 +124,8 @@ class FeaturesHead(nn.Module):
         return ("pooled",) if self.pooler is not None else ()
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
+        if given.labels is not None:
+            raise InputError("Without a task there is nothing to learn from labels. Load the model for one (task=…).")
         pooled = None if self.pooler is None else tap(self, "pooled", self.pooler(hidden, given))
         return Output(last_hidden_state=hidden, pooler_output=pooled)
 
@@ -153,7 +156,7 @@ class LanguageHead(nn.Module):
     ) -> None:
         super().__init__()
         self.transform = transform
-        self.output = nn.Linear(width, vocab_size, bias=bias) if output is None else output
+        self.output = Linear(width, vocab_size, bias=bias) if output is None else output
         self.shift, self.scale, self.ready = shift, scale, ready
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
@@ -173,7 +176,7 @@ class WordTransform(nn.Module):
 
     def __init__(self, width: int, activation: str, eps: float, out_width: int | None = None) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, out_width or width)
+        self.dense = Linear(width, out_width or width)
         self.activation = Activation(activation)
         self.norm = nn.LayerNorm(out_width or width, eps=eps)
 
@@ -190,7 +193,7 @@ class NextSentenceHead(nn.Module):
         super().__init__()
         self.pooler = pooler
         self.dropout = dropout
-        self.output = nn.Linear(width, 2)
+        self.output = Linear(width, 2)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         pooled = tap(self, "pooled", self.pooler(hidden, given))
@@ -226,7 +229,7 @@ class SequenceHead(nn.Module):
         self.config = config
         self.pooler = pooler
         self.dropout = dropout
-        self.output = nn.Linear(config.hidden_size, config.num_labels, bias=bias)
+        self.output = Linear(config.hidden_size, config.num_labels, bias=bias)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         summary = tap(self, "pooled", self.pooler(hidden, given))
@@ -242,7 +245,7 @@ class TokenHead(nn.Module):
     def __init__(self, width: int, labels: int, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.output = nn.Linear(width, labels)
+        self.output = Linear(width, labels)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         logits = tap(self, "logits", self.output(F.dropout(hidden, self.dropout, self.training)))
@@ -260,9 +263,9 @@ class ReplacedHead(nn.Module):
 
     def __init__(self, width: int, activation: str) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
         self.activation = Activation(activation)
-        self.output = nn.Linear(width, 1)
+        self.output = Linear(width, 1)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
         logits = tap(self, "logits", self.output(self.activation(self.dense(hidden))).squeeze(-1))  # (batch, time)
@@ -283,9 +286,11 @@ class SpanHead(nn.Module):
     def __init__(self, width: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = dropout
-        self.output = nn.Linear(width, 2)
+        self.output = Linear(width, 2)
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
+        if given.labels is not None:
+            raise InputError("Question answering learns from start_positions and end_positions, not from labels.")
         hidden = F.dropout(hidden, self.dropout, self.training)
         start, end = tap(self, "logits", self.output(hidden)).unbind(-1)
         loss = span_loss(start, end, given.start_positions, given.end_positions)
@@ -314,7 +319,7 @@ class ChoiceHead(nn.Module):
         super().__init__()
         self.pooler = pooler
         self.dropout, self.last_dropout = dropout, last_dropout
-        self.output = nn.Linear(width, 1)
+        self.output = Linear(width, 1)
         self.activation = Activation(activation) if activation else None
         self.words = words
 

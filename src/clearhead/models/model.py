@@ -5,9 +5,9 @@ A family assembles one of these; it has no forward pass of its own unless it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from clearhead.models.heads import ChoiceHead, Given, LanguageHead, PretrainingH
 from clearhead.models.output import Output
 from clearhead.nn.cache import Cache
 from clearhead.nn.glass import Trace
+from clearhead.nn.quantized import QuantizedMatrix
 from clearhead.nn.stack import Stack
 
 if TYPE_CHECKING:
@@ -52,8 +53,29 @@ class Model(nn.Module):
         return next(self.parameters()).dtype
 
     def num_parameters(self) -> int:
-        """Each tensor counted once, however many places share it."""
-        return sum(p.numel() for p in self.parameters())
+        """Each tensor counted once, however many places share it; a quantised weight is a parameter like another."""
+        rounded = sum(m.in_features * m.out_features for m in self._quantized())
+        return rounded + sum(p.numel() for p in self.parameters())
+
+    @property
+    def quantized(self) -> str | None:
+        """The bits that weights are rounded to, "int8" or "int4"; None where they are not."""
+        return next((m.kind for m in self._quantized()), None)
+
+    def _quantized(self) -> list[QuantizedMatrix]:
+        return [m for m in self.modules() if isinstance(m, QuantizedMatrix)]
+
+    def train(self, mode: bool = True) -> Self:
+        if mode and self.quantized:
+            raise InputError(
+                "A quantised model cannot be trained: its weights are whole numbers. Load it without quantize=."
+            )
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        for matrix in self._quantized():
+            matrix.refuse_to_leave(fn)  # before anything has moved
+        return super()._apply(fn, recurse)
 
     @property
     def language_head(self) -> LanguageHead | None:
@@ -72,10 +94,10 @@ class Model(nn.Module):
 
     def new_cache(self, stack: Stack, capacity: int) -> Cache:
         """What carries a text being written from one token to the next."""
-        return Cache(len(stack.layers), capacity)
+        return Cache(len(stack.layers), capacity, [layer.window for layer in stack.blocks])
 
     @torch.no_grad()
-    def generate(self, input_ids: Tensor | None = None, **options: Any) -> Tensor:
+    def generate(self, input_ids: Tensor | None = None, **options: Any) -> Any:
         """Tokens in, tokens out: see clearhead.generate.generate for the options."""
         from clearhead.generate import generate  # the one door that opens upward, at call time
 
@@ -117,28 +139,14 @@ class StackModel(Model):
         output_attentions: bool = False,
         langs: Tensor | None = None,  # (batch, time): the language of each token, for models that know languages
     ) -> Output:
-        choices = None
         words_too = isinstance(self.head, ChoiceHead) and self.head.words is not None
         if not words_too and (mc_token_ids is not None or lm_labels is not None):
             raise InputError("mc_token_ids and lm_labels are for models that choose and predict words at once.")
-        if isinstance(self.head, ChoiceHead):
-            given = input_ids if input_ids is not None else inputs_embeds
-            if given is None or given.ndim != (3 if input_ids is not None else 4):
-                raise InputError("Multiple choice takes input_ids of the shape (batch, choices, time).")
-            choices = given.shape[1]
-            langs = None if langs is None else langs.flatten(0, 1)
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, mc_token_ids, lm_labels = (
-                None if t is None else t.flatten(0, 1)
-                for t in (
-                    input_ids,
-                    attention_mask,
-                    token_type_ids,
-                    position_ids,
-                    inputs_embeds,
-                    mc_token_ids,
-                    lm_labels,
-                )
-            )
+        choices = choices_in(self.head, input_ids, inputs_embeds)
+        if choices is not None:
+            input_ids, inputs_embeds, attention_mask = apart(input_ids, inputs_embeds, attention_mask)
+            token_type_ids, position_ids, langs = apart(token_type_ids, position_ids, langs)
+            mc_token_ids, lm_labels = apart(mc_token_ids, lm_labels)
         cache = _cache_for(self, self.stack, past_key_values, use_cache)
         if encoder_hidden_states is not None and self.stack.blocks[0].cross_attention is None:
             raise InputError(
@@ -235,6 +243,9 @@ class EncoderDecoderModel(Model):
                     "The decoder has nothing to read: give decoder_input_ids, or labels to learn from. "
                     "To produce text, use generate."
                 )
+            if not isinstance(shifted, Tensor) or shifted.ndim != 2 or shifted.shape[1] == 0:
+                name = "labels" if learns_words else "input_ids"
+                raise InputError(f"{name} must be a tensor of the shape (batch, time) with at least one token.")
             decoder_input_ids = self.shift_right(shifted)
         cache = _cache_for(self, self.decoder, past_key_values, use_cache)
         with _watching(self, output_hidden_states, output_attentions) as seen:
@@ -270,6 +281,21 @@ class EncoderDecoderModel(Model):
             out.cross_attentions = _by_layer(seen, "cross_attention.weights", "decoder.")
             out.encoder_attentions = _by_layer(seen, "attention.weights", "encoder.") or None
         return out
+
+
+def choices_in(head: nn.Module, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> int | None:
+    """How many answers each question has; None where the task is not multiple choice."""
+    if not isinstance(head, ChoiceHead):
+        return None
+    given = input_ids if input_ids is not None else inputs_embeds
+    if not isinstance(given, Tensor) or given.ndim != (3 if input_ids is not None else 4):
+        raise InputError("Multiple choice takes input_ids of the shape (batch, choices, time).")
+    return given.shape[1]
+
+
+def apart(*given: Tensor | None) -> list[Tensor | None]:
+    """Every answer as a text of its own: (batch, choices, …) -> (batch · choices, …)"""
+    return [None if tensor is None else tensor.flatten(0, 1) for tensor in given]
 
 
 def _cache_for(model: Model, stack: Stack, given: Cache | None, use_cache: bool) -> Cache | None:

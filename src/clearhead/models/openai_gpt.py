@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -18,8 +18,6 @@ from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Learne
 class OpenAIGPTConfig(gpt2.SummaryConfig):
     family: ClassVar[str] = "openai-gpt"
     published: ClassVar[dict[str, str]] = {**gpt2.SummaryConfig.published, "activation_function": "afn"}
-    # rows that early versions added to the vocabulary
-    fixed: ClassVar[dict[str, tuple[Any, ...]]] = {"n_special": (0,)}
 
     vocab_size: int = 40478
     hidden_size: int = 768

@@ -8,15 +8,20 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.models.heads import ChoiceHead, Given
-from clearhead.models.model import StackModel
+from clearhead.models.heads import Given
+from clearhead.models.model import StackModel, apart, choices_in
 from clearhead.models.output import Output
 from clearhead.nn import Stack, Trace
 from clearhead.nn.recurrent import Memory, Mems, RecurrentStack
 
 
 class RecurrentModel(StackModel):
-    """`mems` in, `mems` out: one tensor (remembered, batch, width) per layer, as published code hands them around."""
+    """`mems` in, `mems` out: one tensor (remembered, batch, width) per layer, as published code hands them around.
+
+    Its `forward` lists its own arguments, though some are every model's: they come in the published order, with `mems`
+    third, and most of them mean something else here. No cache, no cross-attention and no languages are taken, the mask
+    has two spellings and leaves the memory out, positions are only checked, and there may be two streams to show.
+    """
 
     stack: RecurrentStack
 
@@ -56,16 +61,10 @@ class RecurrentModel(StackModel):
                 raise InputError("A memory cannot tell padding from text: continue texts of one length together.")
             mems, use_mems = past_key_values.mems, True
         _check_positions(position_ids)
-        choices = None
-        if isinstance(self.head, ChoiceHead):
-            given = input_ids if input_ids is not None else inputs_embeds
-            if given is None or given.ndim != (3 if input_ids is not None else 4):
-                raise InputError("Multiple choice takes input_ids of the shape (batch, choices, time).")
-            choices = given.shape[1]
-            input_ids, attention_mask, token_type_ids, inputs_embeds = (
-                None if t is None else t.flatten(0, 1)
-                for t in (input_ids, attention_mask, token_type_ids, inputs_embeds)
-            )
+        choices = choices_in(self.head, input_ids, inputs_embeds)
+        if choices is not None:
+            input_ids, inputs_embeds = apart(input_ids, inputs_embeds)
+            attention_mask, token_type_ids = apart(attention_mask, token_type_ids)
         names = ["layers.*.input|output"] * output_hidden_states + ["layers.*.attention.weights"] * output_attentions
         with Trace(self, *names, every=True) if names else nullcontext() as seen:
             hidden, new_mems = self.stack(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, did_you_mean
 from clearhead.nn.activations import Activation
+from clearhead.nn.linear import Linear
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 
@@ -65,9 +66,9 @@ class Dense(nn.Module):
 
     def __init__(self, width: int, out_width: int, activation: str, bias: bool = True, residual: bool = False) -> None:
         super().__init__()
-        self.linear = nn.Linear(width, out_width, bias=bias)
+        self.linear = Linear(width, out_width, bias=bias)
         self.activation = Activation(activation)
-        self.residual = nn.Linear(width, out_width, bias=False) if residual and width != out_width else None
+        self.residual = Linear(width, out_width, bias=False) if residual and width != out_width else None
         self.adds_input = residual
 
     def forward(self, x: Tensor) -> Tensor:

@@ -80,6 +80,7 @@ class Seq2SeqConfig(Config):
             "normalize_embedding": (cls.embedding_norm,),
             "add_final_layer_norm": (cls.final_norm,),
             "static_position_embeddings": (cls.positions != "learned",),
+            "do_blenderbot_90_layernorm": (False,),  # of another family, whose options BART's files once carried
         }
         if cls.positions == "learned":
             cls.fixed["extra_pos_embeddings"] = (OFFSET,)
@@ -97,8 +98,7 @@ class Seq2SeqConfig(Config):
                 raise ConfigError(
                     f"d_model is {self.hidden_size}, which {side}_attention_heads = {heads} cannot divide."
                 )
-        if self.pad_token_id is not None and not 0 <= self.pad_token_id < self.target_size:
-            raise ConfigError(f"pad_token_id is {self.pad_token_id}, outside the vocabulary of {self.target_size}.")
+        self._padding_within(min(self.vocab_size, self.target_size))
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any], ignore: Iterable[str] = ()) -> Self:

@@ -69,6 +69,7 @@ class TransformerConfig(Config):
         self._at_least(1, "source_vocab_size", "encoder_layers", "feedforward_size", "max_position_embeddings")
         self._probabilities("dropout", "attention_dropout", "activation_dropout")
         self._divides(self.hidden_size, self.num_attention_heads)
+        self._padding_within(min(self.vocab_size, self.source_vocab_size or self.vocab_size))
         if self.decoder_start_token_id is None:
             self.decoder_start_token_id = self.bos_token_id
         if self.source_vocab_size not in (None, self.vocab_size) and self.tie_source_embeddings:

@@ -30,6 +30,7 @@ from clearhead.models.output import Output
 from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack, sinusoidal
 from clearhead.nn.glass import tap
 from clearhead.nn.init import init_normal
+from clearhead.nn.linear import Linear
 
 
 @dataclass(kw_only=True)
@@ -88,6 +89,7 @@ class XLMConfig(Config):
         self._at_least(1, "max_position_embeddings", "n_langs")
         self._probabilities("dropout", "attention_dropout", "summary_first_dropout", "summary_last_dropout")
         self._divides(self.hidden_size, self.num_attention_heads)
+        self._padding_within(self.vocab_size)
 
     @property
     def knows_languages(self) -> bool:
@@ -95,7 +97,7 @@ class XLMConfig(Config):
 
 
 class XLM(StackModel):
-    """`lengths` is another way to say how much of each text is real; without it or a mask, padding tokens count."""
+    """`lengths` is another way to say how much of each text is real; without it or a mask, padding is counted off."""
 
     def forward(
         self,
@@ -131,7 +133,7 @@ class LabelSummary(Summary):
             config.summary_activation or "linear",
             config.summary_first_dropout,
         )
-        self.dense = nn.Linear(config.hidden_size, config.num_labels)
+        self.dense = Linear(config.hidden_size, config.num_labels)
         self.last_dropout = config.summary_last_dropout
 
     def forward(self, hidden: Tensor, given: Given) -> Tensor:

@@ -1,12 +1,11 @@
 """XLM-RoBERTa-XL: XLM-RoBERTa made so large that the norms had to move: before each sublayer, and one at the end."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from clearhead.models import bert, roberta
-from clearhead.models.checkpoint import CheckpointMap, Entry, linear
+from clearhead.models.checkpoint import CheckpointMap, Entry, linear, renamed
 from clearhead.models.family import Family
 from clearhead.models.model import StackModel
 from clearhead.nn import LayerNorm, Stack
@@ -41,16 +40,12 @@ def checkpoint_map(config: XLMRobertaXLConfig, task: str) -> CheckpointMap:
 
 
 def _entries(config: XLMRobertaXLConfig, task: str) -> Iterator[Entry]:
-    for entry in roberta.entries(config, task):
-        if not entry.ours[0].startswith("stack.embed.norm"):
-            yield replace(entry, theirs=tuple(_norm_name(name) for name in entry.theirs))
+    yield from renamed(
+        (entry for entry in roberta.entries(config, task) if not entry.ours[0].startswith("stack.embed.norm")),
+        (r"attention\.output\.LayerNorm", "attention.self_attn_layer_norm"),
+        (r"(layer\.\d+)\.output\.LayerNorm", r"\1.LayerNorm"),
+    )
     yield from linear("stack.final_norm", "encoder.LayerNorm")
-
-
-def _norm_name(name: str) -> str:
-    """RoBERTa's name of a layer's norm -> the name it has here."""
-    name = re.sub(r"attention\.output\.LayerNorm", "attention.self_attn_layer_norm", name)
-    return re.sub(r"(layer\.\d+)\.output\.LayerNorm", r"\1.LayerNorm", name)
 
 
 FAMILY = Family(

@@ -87,7 +87,7 @@ def _around(backend: tokenizers.Tokenizer, tokens: Mapping[str, str | None]) -> 
         piece = _piece(backend, tokens.get(name))
         if piece is None:
             raise TokenizerError(
-                f"vocab.json has no {name} {tokens.get(name)}, which this kind of tokenizer puts around a text. "
+                f"The vocabulary has no {tokens.get(name) or name}, which this kind of tokenizer puts around a text. "
                 f"If it has another name, set {name} in tokenizer_config.json."
             )
         pieces.append(piece)

@@ -59,6 +59,9 @@ FAMILIES = (
     ),
     Family("distilbert", "vocab.txt", _BERT_TOKENS, _IDS_AND_MASK, ("DistilBertTokenizer",), ("distilbert",)),
     Family(
+        "mpnet", "vocab.txt", {**_ROBERTA_TOKENS, "unk_token": "[UNK]"}, _IDS_AND_MASK, ("MPNetTokenizer",), ("mpnet",)
+    ),
+    Family(
         "gpt2",
         "merges.txt",
         {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},

@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processors
 
-from clearhead.errors import TokenizerError
+from clearhead.errors import TokenizerError, TokenizerNotBuilt
 from clearhead.text.backend import Recipe
 from clearhead.text.byte_bpe import build_byte_bpe, wrap_like_bert, wrap_like_roberta, wrap_with_bos_eos
 from clearhead.text.families import Family, announced, by_name
@@ -34,7 +34,7 @@ SENTENCEPIECE_FILES = (
 _NAMES_OF_FILES = f"tokenizer.json, vocab.txt, vocab.json with merges.txt, or one of {', '.join(SENTENCEPIECE_FILES)}"
 _GENERIC = ("PreTrainedTokenizer", "TokenizersBackend")
 # their mask token takes the space before it
-_SWALLOWS_SPACE = ("roberta", "xlm-roberta", "xlnet", "albert", "big_bird", "mbart", "mbart50", "nllb", "deberta")
+_SWALLOWS_SPACE = "roberta mpnet xlm-roberta xlnet albert big_bird mbart mbart50 nllb deberta".split()
 
 
 def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
@@ -136,7 +136,7 @@ def _open_json(path: Path, said: _Said) -> Tokenizer:
 def _open_older(where: Path, said: _Said, piece_file: str | None = None) -> Tokenizer:
     """`piece_file` is the SentencePiece model to open, where a folder has more than one."""
     if said.family is not None and said.family.missing is not None:
-        raise TokenizerError(
+        raise TokenizerNotBuilt(
             f"The files say that this is a {said.announced} tokenizer, which cannot be rebuilt from them: they lack "
             f"{said.family.missing}. Encode the text elsewhere and give the model its input_ids."
         )
@@ -149,6 +149,9 @@ def _open_older(where: Path, said: _Said, piece_file: str | None = None) -> Toke
         backend = build_wordpiece(where / "vocab.txt", _contents(named), said.config)
         _register(backend, said, named, where / "vocab.txt", ids_must_match=True)
         saved_class = "BertTokenizer"
+        if family is not None and family.name == "mpnet":
+            wrap_like_roberta(backend, _contents(named), {})
+            saved_class = "MPNetTokenizer"
     elif (where / "vocab.json").is_file() and (where / "merges.txt").is_file():
         family = _expect(said, "merges.txt", "gpt2")
         named = _names(said)
@@ -273,7 +276,7 @@ def _apply_settings(backend: tokenizers.Tokenizer, said: _Said) -> None:
     config, family = said.config, said.family.name if said.family else None
     backend.encode_special_tokens = bool(config.get("split_special_tokens", False))
     normalizer, splitter, wrapper = backend.normalizer, backend.pre_tokenizer, backend.post_processor
-    if family in ("bert", "distilbert") and isinstance(normalizer, normalizers.BertNormalizer):
+    if family in ("bert", "distilbert", "mpnet") and isinstance(normalizer, normalizers.BertNormalizer):
         backend.normalizer = normalizers.BertNormalizer(
             clean_text=normalizer.clean_text,
             handle_chinese_chars=bool(config.get("tokenize_chinese_chars", normalizer.handle_chinese_chars)),

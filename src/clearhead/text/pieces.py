@@ -52,7 +52,9 @@ def build_pieces(
         backend = pipeline(model, before=_steps_before(family, config))
     if family == "t5":
         # the first extra id is the last of the vocabulary
-        count = int(config.get("extra_ids", 100))
+        count = config.get("extra_ids", 100)
+        if not isinstance(count, int) or count < 0:
+            raise TokenizerError(f"{path}: extra_ids in tokenizer_config.json is {count!r}; it is a number of tokens.")
         names = [f"<extra_id_{n}>" for n in reversed(range(count))]
         backend.add_special_tokens([name for name in names if backend.token_to_id(name) is None])
     elif family == "deberta-v2":

@@ -33,6 +33,7 @@ from clearhead.text.options import (
 from clearhead.text.readable import is_byte_level, readable
 from clearhead.text.special import EXTRAS, NAMES, content_of
 
+_TEXTS = ("text", "text_pair", "text_target")  # the arguments of a call that are not options
 TARGET_FOLDER = "target_tokenizer"  # a folder beside the tokenizer, where the target has one of its own
 
 
@@ -128,8 +129,9 @@ class Tokenizer:
 
     def __call__(
         self,
-        text: Any,
+        text: Any = None,
         text_pair: Any = None,
+        text_target: Any = None,
         *,
         add_special_tokens: bool = True,
         padding: Padding = False,
@@ -149,12 +151,22 @@ class Tokenizer:
     ) -> Encoding:
         """Encodes a text, a pair of texts, or a batch of either.
 
+        text_target: what a translator or summariser should write, encoded by `target`. Its ids become `labels`; with
+        no text beside it, it is encoded alone.
         padding: True or "longest", "max_length", False or "do_not_pad".
         truncation: True or "longest_first", "only_first", "only_second", False or "do_not_truncate". Left out,
         a max_length without padding truncates. Lengths count the special tokens.
         return_tensors: "pt" or "np"; otherwise lists. The other return_ options add keys; by default the keys are
         the tokenizer's `model_input_names`.
         """
+        if text_target is not None:
+            options = {name: value for name, value in locals().items() if name not in ("self", *_TEXTS)}
+            target_encoding = self.target(text_target, **options)
+            if text is None:
+                return target_encoding
+            encoding = self(text, text_pair, **options)
+            encoding["labels"] = target_encoding["input_ids"]
+            return encoding
         check_tensors(return_tensors)
         check_length("stride", stride, least=0)
         rows, batched = rows_of(text, text_pair, is_split_into_words)
@@ -336,10 +348,17 @@ class Tokenizer:
         return found[0] if one else found
 
     def readable(self, ids: Any) -> list[str]:
-        """The tokens as a person reads them: `Ġrobot` is " robot", half a character its bytes."""
-        byte_level, special = is_byte_level(self.backend), set(self.all_special_ids)
-        tokens = zip(ids, self.convert_ids_to_tokens(ids), strict=True)
-        return [token if int(n) in special else readable(token, byte_level) for n, token in tokens]
+        """The tokens as a person reads them: `Ġrobot` is " robot", half a character its bytes.
+
+        A model may score more ids than its tokenizer has words (T5 does); those show as `<no token N>`.
+        """
+        backend, byte_level, special = self.backend, is_byte_level(self.backend), set(self.all_special_ids)
+        shown = []
+        for n in ids_of(ids):
+            token = backend.id_to_token(n) if n >= 0 else None
+            missing = f"<no token {n}>"
+            shown.append(missing if token is None else token if n in special else readable(token, byte_level))
+        return shown
 
     def add_tokens(
         self, new_tokens: str | AddedToken | Sequence[str | AddedToken], special_tokens: bool = False
