@@ -18,6 +18,7 @@ FLOORS = [
     {"models"},
     {"hub"},
     {"generate", "zoo", "explain"},
+    {"writing"},
     {"pipeline", "views"},
     {"cli"},
 ]

@@ -201,3 +201,60 @@ def test_real_published_weights():
     real = batch["attention_mask"].bool()
     torch.testing.assert_close(a.last_hidden_state[real], b.last_hidden_state[real], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(a.pooler_output, b.pooler_output, rtol=1e-5, atol=1e-5)
+
+
+def test_texts_that_are_cut_are_not_cut_in_silence(bert, caplog):
+    short, long = "the cat sat", "the cat sat on the mat " * 20
+    bert.embed([short])
+    assert not caplog.records
+    bert.embed([short, long])
+    assert "1 of 2 texts were cut to the 32 tokens" in caplog.text
+
+
+def test_a_model_whose_tokenizer_cannot_be_built_still_takes_ids(tmp_path):
+    """XLM's tokenizer needs the rules of another program; its model does not."""
+    from clearhead.models.xlm import FAMILY as XLM
+
+    model = XLM.make(XLM.config(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    Pipeline(model, None).save(tmp_path / "xlm")
+    (tmp_path / "xlm" / "vocab.json").write_text('{"a</w>": 0}')
+    (tmp_path / "xlm" / "merges.txt").write_text("a b 1")
+    pipe = ch.load(tmp_path / "xlm")
+    ids = torch.tensor([[5, 6, 7]])
+    assert torch.equal(pipe.model(ids).logits, model.eval()(ids).logits)
+    with pytest.raises(TokenizerError, match="Moses"):
+        pipe.fill("a word")
+
+
+def test_labels_where_there_is_nothing_to_learn(bert):
+    ids = torch.tensor([[5, 6, 7]])
+    for task, says in (("features", "nothing to learn"), ("question-answering", "start_positions")):
+        with pytest.raises(InputError, match=says):
+            BERT.make(bert.model.config, task)(ids, labels=ids)
+
+
+def test_what_was_written_is_told_in_full(gpt):
+    (written,) = gpt.write("The robot", max_new_tokens=7, seed=1)
+    assert written.text == "The robot" + written.new_text == gpt.generate("The robot", max_new_tokens=7, seed=1)
+    assert len(written.token_ids) == len(written.tokens) == len(written.log_probs) == 7
+    assert written.finish_reason == "length"
+    ids = torch.tensor([gpt.tokenizer.encode("The robot") + written.token_ids])
+    with torch.no_grad():
+        known = gpt.model(ids[:, :-1]).logits[0].log_softmax(-1).gather(1, ids[0, 1:, None])[-7:, 0]
+    assert torch.allclose(torch.tensor(written.log_probs), known, atol=1e-4)
+
+
+def test_a_stop_string_ends_the_text_where_it_ends(gpt):
+    whole = gpt.generate("The robot", max_new_tokens=20, seed=1)[len("The robot") :]
+    stop = whole[5:7]
+    (written,) = gpt.write("The robot", max_new_tokens=20, seed=1, stop_strings=stop)
+    assert written.finish_reason == "stop"
+    assert written.new_text == whole[: whole.index(stop) + len(stop)]
+    assert "".join(gpt.stream("The robot", max_new_tokens=20, seed=1, stop_strings=[stop])) == written.new_text
+
+
+def test_answers_of_a_given_form(gpt):
+    assert gpt.generate("Good or bad?", choices=["good", "bad"]).removeprefix("Good or bad?").strip() in ("good", "bad")
+    assert gpt.generate("Year:", regex=r"\d{4}", seed=3)[len("Year:") :].strip().isdigit()
+    with pytest.raises(InputError, match="choices or regex"):
+        gpt.generate("x", choices=["a"], regex="b")

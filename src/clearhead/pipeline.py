@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ import torch
 from torch import Tensor
 
 from clearhead import hub, zoo
-from clearhead.errors import InputError, TokenizerError
-from clearhead.generate import generate, stream
+from clearhead.errors import InputError, TokenizerError, TokenizerNotBuilt
+from clearhead.generate import Grammar, PromptCache
 from clearhead.models import Model
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
-from clearhead.text import TextStream, Tokenizer, load_tokenizer
+from clearhead.text import Tokenizer, load_tokenizer
+from clearhead.writing import Writing, Written
+
+log = logging.getLogger("clearhead")
 
 
 def load(
@@ -26,6 +30,7 @@ def load(
     device: torch.device | str | None = None,
     revision: str | None = None,
     ignore_options: Iterable[str] = (),
+    quantize: str | None = None,
 ) -> Pipeline:
     """Load a model and its tokenizer.
 
@@ -35,19 +40,28 @@ def load(
     device           where to put it; by default the CPU
     revision         a branch, tag or commit of a hub repository
     ignore_options   configuration keys that Clearhead does not know and you know to be harmless
+    quantize         "int8" or "int4": round the weights, to generate faster on a CPU in less memory (nn/quantized.py);
+                     "auto": measure this machine and choose (hub/precision.py)
     """
+    place, kind = hub.as_device(device), hub.as_dtype(dtype)
+    hub.check_quantize(quantize, kind, place)
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
     if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
         model, tokenizer = zoo.SHIPPED[name].make(task)
-        return Pipeline(model.to(device=hub.as_device(device), dtype=hub.as_dtype(dtype)), tokenizer, name=name)
+        model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
+        return Pipeline(model, tokenizer, name=name)
     root = hub.locate(where, revision, tuple(zoo.SHIPPED))
     folder = hub.transformer_folder(root)
     if task is None and hub.is_sentence_folder(root):
         task = "features"
-    model = hub.load_model(folder, task, dtype, device, ignore_options)
-    own, source = (_tokenizer_in(f) for f in (folder, folder / hub.SOURCE_TOKENIZER))
+    model = hub.load_model(folder, task, dtype, device, ignore_options, quantize)
+    missing = ""
+    try:
+        own, source = (_tokenizer_in(f) for f in (folder, folder / hub.SOURCE_TOKENIZER))
+    except TokenizerNotBuilt as error:  # the model takes token ids
+        own, source, missing = None, None, str(error)
     sentence = hub.read_sentence(root, model.dtype, model.device) if model.task == "features" else None
-    return Pipeline(model, own, source, name=name, sentence=sentence)
+    return Pipeline(model, own, source, name=name, sentence=sentence, no_tokenizer=missing)
 
 
 def _tokenizer_in(folder: os.PathLike[str]) -> Tokenizer | None:
@@ -75,8 +89,11 @@ class Pipeline:
         source_tokenizer: Tokenizer | None = None,
         name: str = "",
         sentence: hub.Sentence | None = None,
+        no_tokenizer: str = "",
     ) -> None:
+        """no_tokenizer: why there is none, where files of one were there."""
         self.model = model
+        self._no_tokenizer = no_tokenizer
         self.sentence = sentence
         self._tokenizer = tokenizer
         self._source_tokenizer = source_tokenizer
@@ -86,7 +103,8 @@ class Pipeline:
     def tokenizer(self) -> Tokenizer:
         if self._tokenizer is None:
             raise TokenizerError(
-                f"{self.name or 'This model'} came without tokenizer files, so it takes token ids only: "
+                self._no_tokenizer
+                or f"{self.name or 'This model'} came without tokenizer files, so it takes token ids only: "
                 "use .model(input_ids=…), or copy tokenizer.json into its folder."
             )
         return self._tokenizer
@@ -102,41 +120,46 @@ class Pipeline:
     def generate(self, text: str | list[str] | None = None, **options: Any) -> str | list[str]:
         """Continue a text (or answer it, for an encoder–decoder). Without a text, write from nothing.
 
-        A list of texts gives a list; num_return_sequences above 1 too. Options: clearhead.generate.Options, and for
-        models that know languages src_lang and tgt_lang (by default those of the tokenizer).
+        A list of texts gives a list; num_return_sequences above 1 too. Options: clearhead.generate.Options; for models
+        that know languages src_lang and tgt_lang (by default those of the tokenizer); and one of these for an answer of
+        a given form: choices=["yes", "no"], regex=r"\\d+", json_schema={…}. `write` tells more than the text.
         """
-        reader, options = self._translator(options)
-        prompts, ids, mask = self._prompts(text, reader)
-        out = generate(self.model, ids, mask, **options)
-        writer = self.tokenizer.target
-        copies = len(out) // max(len(prompts), 1)
-        texts = []
-        for n, row in enumerate(out.tolist()):
-            prompt = prompts[n // copies]
-            if isinstance(self.model, EncoderDecoderModel):
-                texts.append(writer.decode(row[1:], skip_special_tokens=True))  # without the start token
-            else:
-                texts.append(prompt + self._decode_after(row, ids.shape[1], mask[n // copies]))
+        texts = [written.text for written in self.watch(text, log_probs=False, **options).finish()]
         return texts[0] if len(texts) == 1 and not isinstance(text, list) else texts
 
+    def write(self, text: str | list[str] | None = None, **options: Any) -> list[Written]:
+        """Like `generate`, with everything that is known of each answer."""
+        return self.watch(text, **options).finish()
+
     def stream(self, text: str | None = None, **options: Any) -> Iterator[str]:
-        """The new text, piece by piece, as it is written."""
+        """The new text, piece by piece, as it is written. Closing it early is fine: what was shown stands."""
         if isinstance(text, list):
             raise InputError("A stream writes one text. For several, use generate.")
-        reader, options = self._translator(options)
-        _, ids, mask = self._prompts(text, reader)
-        pieces = TextStream(self.tokenizer.target, skip_special_tokens=True)
-        if not isinstance(self.model, EncoderDecoderModel):
-            for token in ids[0].tolist():  # so that a first piece gets its space right
-                pieces.push(token)
-            pieces.settle()
-        for token in stream(self.model, ids, mask, **options):
-            piece = pieces.push(int(token[0]))
-            if piece:
-                yield piece
-        rest = pieces.flush()
-        if rest:
-            yield rest
+        if options.get("num_beams") is None:  # what the checkpoint prefers does not keep a stream from streaming
+            options["num_beams"] = 1
+        writing = self.watch(text, log_probs=False, **options)
+        if writing.asked.num_beams > 1:
+            raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
+        yield from writing.pieces()
+
+    def watch(
+        self,
+        text: str | list[str] | None = None,
+        *,
+        past: PromptCache | None = None,
+        log_probs: bool = True,
+        **options: Any,
+    ) -> Writing:
+        """A call of `generate` that has not begun: its `pieces` as they come, or its `answers` when it is `finish`ed.
+
+        past        what earlier calls have read, to be used again where the text begins the same
+        log_probs   whether the chance of every token is kept
+        """
+        given = {name: value for name, value in _with_grammar(options).items() if value is not None}
+        reader, given = self.in_languages(given)
+        prompts, ids, mask = self.encode_prompts(text, reader)
+        target = self.tokenizer.target
+        return Writing(self.model, target, prompts, ids, mask, given, past=past, log_probs=log_probs)
 
     def fill(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """The likeliest words for each mask in the text, best first."""
@@ -209,6 +232,7 @@ class Pipeline:
         if not padded:
             batch_size = 1  # without a padding token, one text at a time
         vectors: dict[int, Tensor] = {}
+        cut = 0
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # texts of a length share a batch
         for start in range(0, len(rows), batch_size):
             chosen = order[start : start + batch_size]
@@ -216,7 +240,11 @@ class Pipeline:
                 [rows[n] for n in chosen], padding=padded, truncation=True, max_length=limit, return_tensors="pt",
                 return_attention_mask=True, return_token_type_ids=embed.segments is not None,
             ).to(self.model.device)  # fmt: skip
+            full = [n for n, mask in zip(chosen, batch["attention_mask"], strict=True) if int(mask.sum()) == limit]
+            cut += sum(len(self.tokenizer.encode(rows[n])) > limit for n in full)
             vectors |= zip(chosen, head(self.model.stack(**batch), batch["attention_mask"]), strict=True)
+        if cut:
+            log.warning("%s of %s texts were cut to the %s tokens that the model can read.", cut, len(rows), limit)
         out = torch.stack([vectors[n] for n in range(len(rows))])
         return out[0] if isinstance(texts, str) else out
 
@@ -226,11 +254,15 @@ class Pipeline:
             self.model, folder, self._tokenizer, self._source_tokenizer, sentence=self.sentence, overwrite=overwrite
         )
 
-    def _translator(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
+    def in_languages(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
         """The tokenizer for the language asked for, and options that make the model write the other one."""
         tokenizer = self._source_tokenizer or self._tokenizer
         if tokenizer is None or tokenizer.languages is None:
-            return tokenizer, options
+            if options.get("src_lang") or options.get("tgt_lang"):
+                raise InputError(
+                    f"{self.name or 'This model'} knows no languages by name: leave src_lang and tgt_lang out."
+                )
+            return tokenizer, {name: v for name, v in options.items() if name not in ("src_lang", "tgt_lang")}
         options = dict(options)
         source, target = options.pop("src_lang", None), options.pop("tgt_lang", None) or tokenizer.tgt_lang
         if target is not None:
@@ -238,7 +270,7 @@ class Pipeline:
             options.setdefault("decoder_start_token_id" if tokenizer.languages.starts else "forced_bos_token_id", first)
         return tokenizer if source is None else tokenizer.speaking(source), options
 
-    def _prompts(
+    def encode_prompts(
         self, text: str | list[str] | None, reader: Tokenizer | None = None
     ) -> tuple[list[str], Tensor, Tensor]:
         """The texts, and their ids padded on the left."""
@@ -267,16 +299,20 @@ class Pipeline:
         closing = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id} - {None}
         return ids[:-1] if len(ids) > 1 and ids[-1] in closing else ids  # a closed text would not be continued
 
-    def _decode_after(self, row: list[int], start: int, mask: Tensor) -> str:
-        """The text of what comes after position `start`, with its leading space if it has one."""
-        real = [token for token, seen in zip(row[:start], mask.tolist(), strict=True) if seen]
-        before = self.tokenizer.decode(real, skip_special_tokens=True)
-        whole = self.tokenizer.decode(real + row[start:], skip_special_tokens=True)
-        return whole[len(before) :] if whole.startswith(before) else whole
-
     def __repr__(self) -> str:
         size = f"{self.model.num_parameters():,} parameters"
-        return f"<{self.name or 'model'}: {self.model.family.title} for {self.model.task}, {size}, {self.model.dtype}>"
+        kind = self.model.quantized or self.model.dtype
+        return f"<{self.name or 'model'}: {self.model.family.title} for {self.model.task}, {size}, {kind}>"
+
+
+def _with_grammar(options: dict[str, Any]) -> dict[str, Any]:
+    """The short ways to say what form the answer has, made into a grammar."""
+    ways: dict[str, Any] = {"choices": Grammar.choices, "regex": Grammar.regex, "json_schema": Grammar.json}
+    asked = [name for name in (*ways, "grammar") if options.get(name) is not None]
+    if len(asked) > 1:
+        raise InputError(f"Give one form for the answer: {asked[0]} or {asked[1]}, not both.")
+    rest = {name: value for name, value in options.items() if name not in ways}
+    return rest | {"grammar": ways[asked[0]](options[asked[0]])} if asked and asked[0] in ways else rest
 
 
 def _checked(text: Any) -> str:

@@ -7,84 +7,203 @@ padding token (transformers takes the end token where the padding token is 0).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from clearhead.generate.filters import Filter
+from clearhead.generate.forced import NEVER, ForcedWords
 from clearhead.generate.options import Options
 from clearhead.generate.session import Session
+from clearhead.generate.stops import Stop
 
-_NEVER = -1e9
+Chance = list[torch.Generator] | None  # one for each text, so that its draws do not depend on others
+
+
+@dataclass
+class Found:
+    """What a search ends with: the best hypotheses of each text, best first."""
+
+    tokens: Tensor  # (texts · returned, time), padded
+    scores: Tensor  # (texts · returned,): log-probability / length ** length_penalty
+    log_probs: Tensor  # (texts · returned, new): of each token, after the rules; 0 after the end
+    written: Tensor  # (texts · returned,): how many tokens each has written
+
+
+class Group:
+    """Some beams of every text: those still running, and the best that have ended."""
+
+    def __init__(self, session: Session, options: Options, beams: int, new_tokens: int, pad: int, ends: int) -> None:
+        """ends: how many tokens can end a text, so that enough candidates remain beside them."""
+        self.texts, self.beams, self.options, self.new_tokens = len(session.tokens), beams, options, new_tokens
+        self.prompt, self.pad = session.prompt, pad
+        device = session.tokens.device
+        self.candidates = max(2, 1 + ends) * beams
+        self.rows = torch.arange(self.texts, device=device)[:, None]
+        # Only the first beam counts at first, or all beams would say the same.
+        self.running = torch.full((self.texts, beams), NEVER, device=device)
+        self.running[:, 0] = 0.0
+        self.running_log_probs = torch.zeros(self.texts, beams, 0, device=device)
+        self.done = torch.zeros(self.texts, beams, dtype=torch.bool, device=device)
+        self.done_scores = torch.full((self.texts, beams), NEVER, device=device)
+        shape = (self.texts, beams, self.prompt + new_tokens)
+        self.done_tokens = torch.full(shape, pad, device=device, dtype=torch.long)
+        self.done_log_probs = torch.zeros(self.texts, beams, new_tokens, device=device)
+        self.done_length = torch.zeros(self.texts, beams, dtype=torch.long, device=device)
+        self.improvable = torch.ones(self.texts, 1, dtype=torch.bool, device=device)
+        self.first = torch.arange(self.candidates, device=device) < beams
+        self.alive = torch.ones(self.texts, 1, dtype=torch.bool, device=device)  # texts whose answer may still change
+        self.open = True
+
+    def advance(
+        self,
+        log_probs: Tensor,  # (texts, beams, vocab)
+        tokens: Tensor,  # (texts, beams, time): what the beams have written
+        written: int,  # how many tokens there will be with this one
+        stops: list[Stop],
+        forced: ForcedWords | None,
+        chance: Chance,
+    ) -> tuple[Tensor, Tensor]:
+        """Choose each beam's parent and token, both (texts, beams)."""
+        vocab, rows = log_probs.shape[-1], self.rows
+        total = (log_probs + self.running[:, :, None]).flatten(1)  # (texts, beams · vocab)
+        if forced is not None:
+            top, index = forced.choose(total, tokens, self.candidates)
+        else:
+            top, index = _choose(total, self.candidates, self.options.samples, chance)
+        parent, token = index // vocab, index % vocab  # (texts, candidates)
+        own = log_probs.flatten(1).gather(1, index)
+        so_far = tokens[rows, parent]
+        ended = torch.zeros_like(token, dtype=torch.bool)
+        for stop in stops:
+            ended |= stop(so_far.flatten(0, 1), token.flatten()).view_as(token)
+        last = written == self.new_tokens
+        self._finish(top, ended | last, so_far, token, own, parent, written)
+
+        # the rest go on (after the last step nobody does, but other groups are still charged for what was chosen)
+        going = top + ended * NEVER
+        if forced is None:
+            keep = going.topk(self.beams).indices
+        else:  # in the order of the banks
+            keep = torch.where(ended, self.candidates, 0).add(torch.arange(top.shape[1], device=top.device))
+            keep = keep.topk(self.beams, largest=False).indices
+        self.running = going[rows, keep]
+        parent, token, own = parent[rows, keep], token[rows, keep], own[rows, keep]
+        self.running_log_probs = torch.cat([self.running_log_probs[rows, parent], own[:, :, None]], -1)
+        self._close(written, bool((ended | last).all()))
+        return parent, token
+
+    def _finish(
+        self, top: Tensor, ended: Tensor, so_far: Tensor, token: Tensor, own: Tensor, parent: Tensor, written: int
+    ) -> None:
+        """Hypotheses that end now compete with those that ended before."""
+        full = self.done.all(-1, keepdim=True) & (self.options.early_stopping is True)
+        counted = ended & self.first & ~full & self.improvable
+        if not bool(counted.any()):
+            return
+        ranked = (top / written**self.options.length_penalty).masked_fill(~counted, NEVER)
+        texts, candidates = token.shape
+        new = so_far.new_full((texts, candidates, self.prompt + self.new_tokens), self.pad)
+        new[:, :, : self.prompt + written - 1] = so_far
+        new[:, :, self.prompt + written - 1] = token
+        new_log_probs = own.new_zeros(texts, candidates, self.new_tokens)
+        new_log_probs[:, :, : written - 1] = self.running_log_probs[self.rows, parent]
+        new_log_probs[:, :, written - 1] = own
+        length = torch.full_like(token, self.prompt + written)
+        self.done_scores, keep = torch.cat([self.done_scores, ranked], 1).topk(self.beams)
+        self.done_tokens = torch.cat([self.done_tokens, new], 1)[self.rows, keep]
+        self.done_log_probs = torch.cat([self.done_log_probs, new_log_probs], 1)[self.rows, keep]
+        self.done = torch.cat([self.done, ended & self.first], 1)[self.rows, keep]
+        self.done_length = torch.cat([self.done_length, length], 1)[self.rows, keep]
+
+    def _close(self, written: int, all_ended: bool) -> None:
+        """Whether going on can still change the answer."""
+        penalty, early = self.options.length_penalty, self.options.early_stopping
+        length = self.new_tokens if early == "never" and penalty > 0 else written
+        worst = torch.where(self.done, self.done_scores.min(1, keepdim=True).values, NEVER)
+        self.improvable = self.improvable & (self.running.amax(1, keepdim=True) / length**penalty > worst).any(
+            -1, keepdim=True
+        )
+        self.alive = self.improvable & ~(self.done.all(-1, keepdim=True) & (early is True))
+        self.open = not all_ended and bool(self.alive.any())
 
 
 def beam_search(
-    session: Session, options: Options, filters: list[Filter], eos: list[int], pad: int, new_tokens: int
-) -> tuple[Tensor, Tensor]:
-    """The best num_return_sequences hypotheses of each row: (rows · returned, time) padded, and their scores."""
-    beams, prompt = options.num_beams, session.prompt
-    batch, device = session.tokens.shape[0], session.tokens.device
+    session: Session,
+    options: Options,
+    filters: list[Filter],
+    stops: list[Stop],
+    pad: int,
+    new_tokens: int,
+    ends: list[int],
+) -> Found:
+    """The best num_return_sequences hypotheses of each text. With groups, each is charged for what others chose."""
+    beams, texts = options.num_beams, len(session.tokens)
+    size = beams // options.num_beam_groups
     scores = session.start()
-    vocab = scores.shape[-1]
-    rows = torch.arange(batch, device=device)[:, None]
-    session.select(rows.expand(batch, beams).flatten())
+    groups = [Group(session, options, size, new_tokens, pad, len(ends)) for _ in range(options.num_beam_groups)]
+    session.copies(beams)
     scores = scores.repeat_interleave(beams, 0)
-    ends = torch.tensor(eos, device=device, dtype=torch.long)
-    candidates = max(2, 1 + len(eos)) * beams
-
-    # Only the first beam counts at first, or all beams would say the same.
-    running = torch.full((batch, beams), _NEVER, device=device)
-    running[:, 0] = 0.0
-    done_scores = torch.full((batch, beams), _NEVER, device=device)
-    done = torch.zeros(batch, beams, dtype=torch.bool, device=device)
-    done_tokens = torch.full((batch, beams, prompt + new_tokens), pad, device=device, dtype=torch.long)
-    done_length = torch.zeros(batch, beams, dtype=torch.long, device=device)
-    improvable = torch.ones(batch, 1, dtype=torch.bool, device=device)
-    first = torch.arange(candidates, device=device) < beams
-    chance = torch.Generator(device).manual_seed(options.seed) if options.seed is not None else None
+    seeds = options.seeds(texts)
+    chance: Chance = [torch.Generator(scores.device).manual_seed(seed) for seed in seeds] if seeds else None
+    forced = None
+    if options.force_words_ids:
+        forced = ForcedWords(options.force_words_ids, ends, session.prompt, new_tokens)
+    start = torch.arange(texts, device=scores.device)[:, None] * beams
 
     for written in range(1, new_tokens + 1):
         log_probs = scores.log_softmax(-1)
         for apply in filters:
             log_probs = apply(session.tokens, log_probs)
-        total = (log_probs.view(batch, beams, vocab) + running[:, :, None]).flatten(1)  # (batch, beams · vocab)
-        top, index = _choose(total, candidates, options.samples, chance)
-        parent, token = index // vocab, index % vocab  # (batch, candidates)
-        ended = torch.isin(token, ends) | (written == new_tokens)
-
-        # finished hypotheses compete with those that finished before
-        ranked = top / written**options.length_penalty
-        full = done.all(-1, keepdim=True) & (options.early_stopping is True)
-        ranked = ranked.masked_fill(full | ~improvable | ~(ended & first), _NEVER)
-        so_far = session.tokens.view(batch, beams, -1)[rows, parent]
-        new = torch.full((batch, candidates, prompt + new_tokens), pad, device=device, dtype=torch.long)
-        new[:, :, : prompt + written - 1] = so_far
-        new[:, :, prompt + written - 1] = token
-        done_scores, keep = torch.cat([done_scores, ranked], 1).topk(beams)
-        done_tokens = torch.cat([done_tokens, new], 1)[rows, keep]
-        done = torch.cat([done, ended & first], 1)[rows, keep]
-        lengths = torch.full((batch, candidates), prompt + written, device=device)
-        done_length = torch.cat([done_length, lengths], 1)[rows, keep]
-
-        # the rest go on
-        running, keep = (top + ended * _NEVER).topk(beams)
-        parent, token = parent[rows, keep], token[rows, keep]
-        length = new_tokens if options.early_stopping == "never" and options.length_penalty > 0 else written
-        worst = torch.where(done, done_scores.min(1, keepdim=True).values, _NEVER)
-        improvable &= (running[:, :1] / length**options.length_penalty > worst).any(-1, keepdim=True)
-        closed = bool(done.all()) and options.early_stopping is True
-        if closed or not bool(improvable.any()) or bool(ended.all()):
+        log_probs = log_probs.view(texts, beams, -1)
+        tokens = session.tokens.view(texts, beams, -1)
+        chosen = torch.zeros_like(log_probs[:, 0])  # (texts, vocab): how often earlier groups chose each token
+        parents, nexts = [], []
+        for n, group in enumerate(groups):
+            part = slice(n * size, (n + 1) * size)
+            own = log_probs[:, part] - options.diversity_penalty * chosen[:, None] if n else log_probs[:, part]
+            if group.open:
+                counted = group.alive.to(chosen.dtype)  # a text that has its answer charges nobody, as if it were alone
+                parent, token = group.advance(own, tokens[:, part], written, stops, forced, chance)
+                chosen = chosen.scatter_add(1, token, counted.expand_as(token))
+            else:
+                parent = torch.arange(size, device=scores.device).expand(texts, size)
+                token = torch.full_like(parent, pad)
+            parents.append(parent + n * size)
+            nexts.append(token)
+        if not any(group.open for group in groups):
             break
-        session.select((parent + rows * beams).flatten())
-        scores = session.step(token.flatten())
-
-    kept = options.num_return_sequences
-    longest = int(done_length[:, :kept].max())
-    return done_tokens[:, :kept, :longest].flatten(0, 1), done_scores[:, :kept].flatten()
+        session.select((torch.cat(parents, 1) + start).flatten())
+        scores = session.step(torch.cat(nexts, 1).flatten())
+    return _best(groups, options.num_return_sequences)
 
 
-def _choose(total: Tensor, candidates: int, sample: bool, chance: torch.Generator | None) -> tuple[Tensor, Tensor]:
+def _best(groups: list[Group], returned: int) -> Found:
+    """The best of all groups together."""
+    scores, keep = torch.cat([group.done_scores for group in groups], 1).topk(returned)
+    rows = groups[0].rows
+    lengths = torch.cat([group.done_length for group in groups], 1)[rows, keep]
+    longest = int(lengths.max())
+    tokens = torch.cat([group.done_tokens for group in groups], 1)[rows, keep]
+    log_probs = torch.cat([group.done_log_probs for group in groups], 1)[rows, keep]
+    new = longest - groups[0].prompt
+    return Found(
+        tokens[:, :, :longest].flatten(0, 1),
+        scores.flatten(),
+        log_probs[:, :, :new].flatten(0, 1),
+        (lengths - groups[0].prompt).flatten(),
+    )
+
+
+def _choose(total: Tensor, candidates: int, sample: bool, chance: Chance) -> tuple[Tensor, Tensor]:
+    candidates = min(candidates, total.shape[1])
     if not sample:
         best = total.topk(candidates)
         return best.values, best.indices
-    index = total.softmax(-1).multinomial(candidates, generator=chance)
+    share = total.softmax(-1)
+    if chance is None:
+        index = share.multinomial(candidates)
+    else:
+        index = torch.stack([row.multinomial(candidates, generator=g) for row, g in zip(share, chance, strict=True)])
     return total.gather(1, index), index

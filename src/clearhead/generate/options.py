@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,56 +14,144 @@ from clearhead.models.config import Config
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """
+    How much
     max_new_tokens, max_length    how much to write; max_length counts the prompt too
-    do_sample                     draw at random rather than take the likeliest. None: yes, if temperature, top_k,
-                                  top_p or seed is given
+    min_new_tokens, min_length    the end is forbidden before this
+    eos_token_id                  the token, or tokens, that end a text; [] for none
+    stop_strings                  texts that end it (needs a tokenizer; a loaded model has its own)
+
+    By chance, or not
+    do_sample                     draw at random rather than take the likeliest. None: yes, if one of these is given
+    temperature                   above 1: bolder; below 1: safer
+    top_k, top_p                  keep the k likeliest tokens; the likeliest that reach a share of the probability
+    min_p                         keep tokens at least this share as likely as the likeliest
+    typical_p                     keep those whose surprise is nearest to the expected, up to this share
+    epsilon_cutoff, eta_cutoff    drop tokens below a probability; below one that follows the entropy
+    seed                          the same draws again. One number: row n of the batch draws from seed + n, so that rows
+                                  differ; a list gives each row its own. A row's draws do not depend on other rows
+
+    Rules
+    repetition_penalty            CTRL's: tokens already there get their scores divided by this
+    presence_penalty,             subtract this from the score of a token that was written once or more; from that of a
+    frequency_penalty             token, for each time it was written (of the new text, as the OpenAI API counts)
+    no_repeat_ngram_size          no run of so many tokens twice
+    encoder_repetition_penalty,   the same with respect to an encoder's text: above 1 keeps to its words; and no run of
+    encoder_no_repeat_ngram_size  it is copied
+    bad_words_ids                 runs of tokens that are never written; [] for none
+    force_words_ids               runs that must be written (beam search; a list of alternatives counts as one)
+    suppress_tokens,              tokens that are never written; or not at the first place
+    begin_suppress_tokens
+    sequence_bias                 {(tokens): what is added to the score of finishing this run}
+    exponential_decay_length_penalty   (start, factor): after `start` new tokens the end grows likelier
+    forced_bos_token_id           what must come right after a single start token (a language, for translators)
+    forced_eos_token_id           what must come last where the length runs out; [] for nothing
+    grammar                       the new text must fit: clearhead.generate.Grammar.choices, .regex or .json
+
+    Searching
     num_beams                     how many hypotheses to follow (the papers' beam_size)
     num_return_sequences          how many to return (top_beams); with sampling: how many to draw
     length_penalty                beams are ranked by log-probability / length ** length_penalty
     early_stopping                True: stop at num_beams finished ones; False: when none is likely to get better;
                                   "never": when none can get better
-    decoder_start_token_id        what an encoder–decoder starts from; default: the configuration's
-    forced_bos_token_id           what must come right after a single start token (a language, for translators)
-    forced_eos_token_id           what must come last where the length runs out; [] for nothing
-    bad_words_ids                 runs of tokens that are never written; [] for none. These three default to what
-                                  the configuration says
+    num_beam_groups,              beams in groups; a group is charged this for each beam of the groups before it that
+    diversity_penalty             chose the same token
+    penalty_alpha                 contrastive search (with top_k): the weight against repeating a hidden state
+
+    Looking ahead: the same tokens, sooner
+    assistant_model               a smaller model that guesses the next tokens
+    prompt_lookup_num_tokens      guess by copying what followed the same words before
+    num_assistant_tokens          how many tokens are guessed at a time
+
+    What comes back
+    return_dict_in_generate       a `Generation` instead of the tokens: with log-probabilities and reasons to stop
+    output_scores, output_logits  keep the scores (after the rules) or logits (before them) of every step in it
+
+    decoder_start_token_id        what an encoder–decoder starts from; default: the configuration's. So are the forced
+                                  tokens and bad_words_ids
+    cuda_graphs                   replay each step from a recording. None: where it is possible (a CUDA device)
+    compile                       compile the layers before recording: some seconds once for each shape, then faster
     """
 
     max_new_tokens: int | None = None
     max_length: int | None = None
     min_new_tokens: int = 0
+    min_length: int = 0
+    eos_token_id: int | list[int] | None = None
+    pad_token_id: int | None = None
+    stop_strings: str | list[str] | None = None
+
     do_sample: bool | None = None
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    epsilon_cutoff: float | None = None
+    eta_cutoff: float | None = None
+    seed: int | list[int] | None = None
+
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     no_repeat_ngram_size: int = 0
+    encoder_repetition_penalty: float = 1.0
+    encoder_no_repeat_ngram_size: int = 0
+    bad_words_ids: list[list[int]] | None = None
+    force_words_ids: list[Any] | None = None
+    suppress_tokens: list[int] | None = None
+    begin_suppress_tokens: list[int] | None = None
+    sequence_bias: Any = None
+    exponential_decay_length_penalty: tuple[int, float] | None = None
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | list[int] | None = None
+    grammar: Any = None
+
     num_beams: int = 1
     num_return_sequences: int = 1
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
-    eos_token_id: int | list[int] | None = None
-    pad_token_id: int | None = None
+    num_beam_groups: int = 1
+    diversity_penalty: float = 0.0
+    penalty_alpha: float | None = None
+
+    assistant_model: Any = None
+    prompt_lookup_num_tokens: int | None = None
+    num_assistant_tokens: int = 5
+
+    return_dict_in_generate: bool = False
+    output_scores: bool = False
+    output_logits: bool = False
+
     decoder_start_token_id: int | None = None
-    forced_bos_token_id: int | None = None
-    forced_eos_token_id: int | list[int] | None = None
-    bad_words_ids: list[list[int]] | None = None
-    seed: int | None = None
+    cuda_graphs: bool | None = None
+    compile: bool = False
 
     @classmethod
     def from_keywords(cls, keywords: dict[str, Any], stored: dict[str, Any] | None = None) -> Options:
         """What was asked for; `stored` (a checkpoint's generation_config.json) fills in what was not."""
+        keywords = {_ALIASES.get(name, name): value for name, value in keywords.items()}
         known = [f.name for f in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:
                 raise InputError(f"generate has no option {name!r}.{did_you_mean(name, known)}")
         keywords = {name: value for name, value in keywords.items() if value is not None}
-        filled = {name: value for name, value in (stored or {}).items() if name in known and value is not None}
+        filled = {
+            name: value
+            for name, value in (stored or {}).items()
+            if name in known and name not in _NO_EFFECT and value not in _NEUTRAL.get(name, (None,))
+        }
+        searches = keywords.get("penalty_alpha", filled.get("penalty_alpha")) is not None
         if not keywords.get("do_sample", filled.get("do_sample")):  # these count only when sampling
-            filled = {name: value for name, value in filled.items() if name not in ("temperature", "top_k", "top_p")}
+            dropped = set(CHANCE) - ({"top_k"} if searches else set())
+            filled = {name: value for name, value in filled.items() if name not in dropped}
         if {"max_new_tokens", "max_length"} & set(keywords):  # a length asked for replaces every stored one
             filled = {name: v for name, v in filled.items() if name not in ("max_new_tokens", "max_length")}
-        if filled.get("do_sample") is False and {"temperature", "top_k", "top_p", "seed"} & set(keywords):
+            most = keywords.get("max_new_tokens")
+            if most is not None and filled.get("min_new_tokens", 0) > most:
+                del filled["min_new_tokens"]
+            if filled.get("min_length", 0) > keywords.get("max_length", math.inf):
+                del filled["min_length"]
+        if filled.get("do_sample") is False and {*CHANCE, "seed"} & set(keywords):
             del filled["do_sample"]
         return cls(**(filled | keywords))
 
@@ -75,33 +164,56 @@ class Options:
         )
 
     def __post_init__(self) -> None:
-        self._at_least("max_new_tokens", 1)
-        self._at_least("max_length", 1)
-        self._at_least("min_new_tokens", 0)
-        self._at_least("top_k", 1)
-        self._at_least("num_beams", 1)
-        self._at_least("num_return_sequences", 1)
-        self._at_least("no_repeat_ngram_size", 0)
-        self._at_least("decoder_start_token_id", 0)
-        self._at_least("forced_bos_token_id", 0)
-        if any(not isinstance(run, list | tuple) or not run for run in self.bad_words_ids or []):
-            raise InputError(f"bad_words_ids is {self.bad_words_ids!r}; it must be a list of lists of token ids.")
-        if self.seed is not None and not (_is_whole(self.seed) and abs(self.seed) < 2**63):
-            raise InputError(f"seed is {self.seed!r}; it must be a whole number below 2 to the power of 63.")
+        for name, least in _WHOLE.items():
+            self._at_least(name, least)
+        for name, (low, high) in _SHARES.items():
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and low < value <= high):
+                raise InputError(f"{name} is {value!r}; it must be above {low} and at most {high}.")
+        for name in ("repetition_penalty", "encoder_repetition_penalty"):
+            if not (_is_number(getattr(self, name)) and getattr(self, name) > 0):
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be above 0 (1: none).")
+        for name in ("presence_penalty", "frequency_penalty", "diversity_penalty", "length_penalty"):
+            if not _is_number(getattr(self, name)):
+                raise InputError(f"{name} is {getattr(self, name)!r}; it must be a number.")
+        if self.temperature is not None and not (_is_number(self.temperature) and self.temperature >= 1e-6):
+            raise InputError(
+                f"temperature is {self.temperature!r}; it must be at least 0.000001. For the likeliest token always, "
+                "leave it out (greedy)."
+            )
+        self._check_tokens()
+        self._check_together()
+
+    def _check_tokens(self) -> None:
+        for name in ("bad_words_ids", "force_words_ids"):
+            runs = getattr(self, name) or []
+            if any(not isinstance(run, list | tuple) or not run for run in runs):
+                raise InputError(f"{name} is {runs!r}; it must be a list of lists of token ids.")
+        for name in ("suppress_tokens", "begin_suppress_tokens"):
+            ids = getattr(self, name) or []
+            if not isinstance(ids, list | tuple) or not all(_is_whole(token) for token in ids):
+                raise InputError(f"{name} is {ids!r}; it must be a list of token ids.")
+        seeds = self.seed if isinstance(self.seed, list | tuple) else [] if self.seed is None else [self.seed]
+        if not all(_is_whole(seed) and abs(seed) < 2**62 for seed in seeds):
+            raise InputError(f"seed is {self.seed!r}; it must be a whole number below 2 to the power of 62.")
         for eos in self.eos_token_id if isinstance(self.eos_token_id, list | tuple) else [self.eos_token_id]:
             if eos is not None and not _is_whole(eos):
                 raise InputError(f"eos_token_id is {self.eos_token_id!r}; it is a token id or a list of them.")
-        if self.temperature is not None and not self.temperature >= 1e-6:
+        texts = [self.stop_strings] if isinstance(self.stop_strings, str) else self.stop_strings or []
+        if not all(isinstance(text, str) and text for text in texts):
             raise InputError(
-                f"temperature is {self.temperature}; it must be at least 0.000001. For the likeliest token always, "
-                "leave it out (greedy)."
+                f"stop_strings is {self.stop_strings!r}; it is a text or a list of texts, none of them empty."
             )
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InputError(f"top_p is {self.top_p}; it is a share of probability above 0 and up to 1.")
-        if not self.repetition_penalty > 0:
-            raise InputError(f"repetition_penalty is {self.repetition_penalty}; it must be above 0 (1: none).")
+        decay = self.exponential_decay_length_penalty
+        if decay is not None and (len(decay) != 2 or not all(_is_number(part) for part in decay)):
+            raise InputError(f"exponential_decay_length_penalty is {decay!r}; it is a pair (start, factor).")
+
+    def _check_together(self) -> None:
+        """What cannot be asked for at once."""
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
             raise InputError(f"min_new_tokens ({self.min_new_tokens}) is above max_new_tokens ({self.max_new_tokens}).")
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise InputError(f"min_length ({self.min_length}) is above max_length ({self.max_length}).")
         if self.early_stopping not in (True, False, "never"):
             raise InputError(f'early_stopping is {self.early_stopping!r}; it can be True, False or "never".')
         if self.num_beams > 1 and self.num_return_sequences > self.num_beams:
@@ -109,13 +221,46 @@ class Options:
                 f"num_return_sequences ({self.num_return_sequences}) is above num_beams ({self.num_beams}): "
                 "a beam search ends with num_beams hypotheses."
             )
+        if self.num_beams % self.num_beam_groups:
+            raise InputError(f"{self.num_beams} beams cannot be split into {self.num_beam_groups} equal groups.")
+        if self.num_beam_groups > 1 and (self.samples or self.force_words_ids):
+            raise InputError("Groups of beams cannot sample or force words: drop num_beam_groups or the other.")
+        if self.diversity_penalty and self.num_beam_groups == 1:
+            raise InputError("diversity_penalty acts between groups of beams: give num_beam_groups too.")
+        if self.force_words_ids and self.num_beams == 1:
+            raise InputError("force_words_ids needs room to choose: give num_beams of 2 or more.")
+        if self.force_words_ids and self.samples:
+            raise InputError("force_words_ids searches; it cannot sample. Drop one.")
         if self.num_beams == 1 and self.num_return_sequences > 1 and not self.samples:
             raise InputError(
                 "Greedy decoding has one answer. For several, sample (top_k=40, …) or search with num_beams."
             )
-        wants_chance = [name for name in ("temperature", "top_k", "top_p") if getattr(self, name) is not None]
-        if self.do_sample is False and wants_chance:
-            raise InputError(f"do_sample is False, but {wants_chance[0]} only matters when sampling. Drop one.")
+        chance = [name for name in CHANCE if getattr(self, name) is not None]
+        if self.penalty_alpha is not None:
+            others = [name for name in chance if name != "top_k"] + ["do_sample"] * bool(self.do_sample)
+            others += ["num_beams"] * (self.num_beams > 1) + ["seed"] * (self.seed is not None)
+            if others:
+                raise InputError(
+                    f"penalty_alpha asks for contrastive search, which goes without {others[0]}. Drop one."
+                )
+            if self.top_k is None or self.top_k < 2:
+                raise InputError(
+                    "Contrastive search chooses among top_k candidates: give penalty_alpha and top_k of 2 or more."
+                )
+        elif self.do_sample is False and chance:
+            raise InputError(f"do_sample is False, but {chance[0]} only matters when sampling. Drop one.")
+        if self.looks_ahead and (self.num_beams > 1 or self.penalty_alpha is not None):
+            raise InputError("Looking ahead follows one text: it goes without num_beams and penalty_alpha. Drop one.")
+        if self.assistant_model is not None and self.prompt_lookup_num_tokens is not None:
+            raise InputError("Give assistant_model or prompt_lookup_num_tokens, and not both: one of them guesses.")
+        if self.compile and self.cuda_graphs is False:
+            raise InputError("compile prepares steps for recording: it goes with cuda_graphs. Drop one.")
+        if (self.cuda_graphs or self.compile) and (
+            self.num_beams > 1 or self.penalty_alpha is not None or self.looks_ahead
+        ):
+            raise InputError(
+                "cuda_graphs and compile record plain steps: they go without beams, penalty_alpha and looking ahead."
+            )
 
     def _at_least(self, name: str, least: int) -> None:
         value = getattr(self, name)
@@ -126,7 +271,28 @@ class Options:
     def samples(self) -> bool:
         if self.do_sample is not None:
             return self.do_sample
-        return any(v is not None for v in (self.temperature, self.top_k, self.top_p, self.seed))
+        if self.penalty_alpha is not None:
+            return False
+        return any(getattr(self, name) is not None for name in (*CHANCE, "seed"))
+
+    @property
+    def looks_ahead(self) -> bool:
+        return self.assistant_model is not None or self.prompt_lookup_num_tokens is not None
+
+    def seeds(self, prompts: int) -> list[int] | None:
+        """One seed for each row that is drawn, `num_return_sequences` of them for each prompt."""
+        copies = self.num_return_sequences if self.num_beams == 1 else 1
+        if self.seed is None:
+            return None
+        if isinstance(self.seed, int):
+            return [self.seed + n for n in range(prompts * copies)]
+        if len(self.seed) not in (prompts, prompts * copies):
+            raise InputError(
+                f"There are {len(self.seed)} seeds for {prompts} texts; give one each, or a single number."
+            )
+        if len(self.seed) == prompts * copies:
+            return list(self.seed)
+        return [seed + n for seed in self.seed for n in range(copies)]
 
     def eos_ids(self, config: Config) -> list[int]:
         eos = self.eos_token_id if self.eos_token_id is not None else config.eos_token_id
@@ -152,8 +318,8 @@ class Options:
                 raise InputError(f"The prompt has {prompt} tokens already, and max_length is {self.max_length}.")
         else:
             wanted = self.max_new_tokens if self.max_new_tokens is not None else 50
-        # the last token is written but never read, so it needs no position of its own
-        room = wanted if limit is None else limit + 1 - prompt
+        # The last token is written but never read, so it needs no position of its own; contrastive search reads it.
+        room = wanted if limit is None else limit + (self.penalty_alpha is None) - prompt
         if room < 1:
             raise InputError(
                 f"The prompt has {prompt} tokens, and the model has {limit} positions: there is no room to write. "
@@ -162,21 +328,41 @@ class Options:
         return min(wanted, room)
 
 
+_ALIASES = {"beam_size": "num_beams", "top_beams": "num_return_sequences"}  # the words of the papers
+SEARCH = ("num_beams", "num_return_sequences", "num_beam_groups", "diversity_penalty", "force_words_ids")
+CHANCE = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+_WHOLE = {
+    "max_new_tokens": 1, "max_length": 1, "min_new_tokens": 0, "min_length": 0, "top_k": 1, "num_beams": 1,
+    "num_return_sequences": 1, "num_beam_groups": 1, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
+    "decoder_start_token_id": 0, "forced_bos_token_id": 0, "prompt_lookup_num_tokens": 1, "num_assistant_tokens": 1,
+}  # fmt: skip
+_SHARES = {
+    "top_p": (0, 1), "min_p": (0, 1), "typical_p": (0, 1), "epsilon_cutoff": (0, 1), "eta_cutoff": (0, 1),
+    "penalty_alpha": (0, 1),
+}  # fmt: skip
 # keys of generation_config.json that do not change which tokens are written
 _NO_EFFECT = frozenset(
     "bos_token_id transformers_version use_cache output_attentions output_hidden_states output_scores output_logits "
-    "return_dict_in_generate cache_implementation cache_config max_matches num_assistant_tokens "
-    "num_assistant_tokens_schedule assistant_confidence_threshold prompt_lookup_num_tokens disable_compile "
+    "return_dict_in_generate cache_implementation cache_config max_matches max_matching_ngram_size "
+    "num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold assistant_early_exit "
+    "assistant_lookbehind target_lookbehind prompt_lookup_num_tokens disable_compile compile_config is_assistant "
     "remove_invalid_values renormalize_logits max_time low_memory".split()
 )
 _NOTHING: tuple[Any, ...] = (None, False, [], {}, 0)
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+_NEUTRAL: dict[str, tuple[Any, ...]] = {  # values in a file that ask for nothing
     "typical_p": (None, 1.0),
-    "num_beam_groups": (None, 1),
+    "top_k": (None, 0),
+    "min_p": (None, 0.0),
+    "epsilon_cutoff": (None, 0.0),
+    "eta_cutoff": (None, 0.0),
+    "penalty_alpha": (None, 0.0),
     "encoder_repetition_penalty": (None, 1.0),
-    "min_length": (None, 0),
 }
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

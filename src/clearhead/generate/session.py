@@ -11,101 +11,226 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.output import Output
+from clearhead.nn import Stack
+from clearhead.nn.cache import Cache
+
+_ROOM = 4096  # tokens that a model without a limit is given room for at first
 
 
 class Session:
-    """`tokens` is what the decoder has been given so far, (rows, time)."""
+    """
+    given     the prompt as it was given, (texts, prompt); of an encoder–decoder, its start token
+    tokens    what the decoder has been given so far, (rows, time), with padding on the left, as -1: it is no token,
+              so that no rule counts it and a padded text is written as it would be alone
+    source    what an encoder has read, (texts, time), padding as -1; None without one
+    hidden    with keep_hidden: the last hidden states of what was read last, (rows, read, width)
+    """
 
     def __init__(
-        self, model: Model, input_ids: Tensor, attention_mask: Tensor | None, room: int, start: int | None = None
+        self,
+        model: Model,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        room: int,
+        start: int | None = None,
+        *,
+        past: PromptCache | None = None,
+        keep_hidden: bool = False,
     ) -> None:
         """room: how many positions to set aside; start: the token an encoder–decoder writes from."""
         self.model = model
-        self.tokens = input_ids
+        self.keep_hidden = keep_hidden
+        self.hidden: Tensor | None = None
+        self.source: Tensor | None = None
+        self._read_by_encoder: Tensor | None = None
+        self.taken_over = False  # whether another text goes on with the cache
         self._mask = _padding_of(model, input_ids, attention_mask)
         self._memory: Tensor | None = None
+        given = input_ids
         if isinstance(model, EncoderDecoderModel):
             if start is None:
                 raise InputError(
                     "The configuration does not say which token starts the output: pass decoder_start_token_id. "
                     "(For mBART it is the id of the target language.)"
                 )
+            if self._mask is not None:  # real tokens come first: positions must not count padding before them
+                order = self._mask.argsort(dim=-1, descending=True, stable=True)
+                input_ids, self._mask = input_ids.gather(-1, order), self._mask.gather(-1, order)
+            self.source = input_ids if self._mask is None else input_ids.masked_fill(self._mask == 0, -1)
+            self._read_by_encoder = input_ids
             self._memory = model.encode(input_ids, self._mask, None)
-            self.tokens = torch.full_like(input_ids[:, :1], start)
-            stack = model.decoder
-        elif isinstance(model, StackModel) and model.stack.causal and (head := model.language_head) and head.shift:
-            stack = model.stack
-        else:
-            raise InputError(
-                f"{model.family.title} loaded for {model.task} cannot write text: it does not read left to right "
-                "with a language head. To guess hidden words, use fill."
-            )
+            given = torch.full_like(input_ids[:, :1], start)
+        stack = writing_stack(model)
+        self.given, self.prompt = given, given.shape[1]
         self.limit = stack.embed.room
-        self._first = stack.embed.first_position
-        self._cache = model.new_cache(stack, self.tokens.shape[1] + room)
+        room = min(room, _ROOM if self.limit is None else max(self.limit + 1 - self.prompt, 1))
+        self.first_position = stack.embed.first_position
+        self._tokens = given.new_empty(len(given), self.prompt + room)
+        self._tokens[:, : self.prompt] = given
+        self._time = self.prompt
+        # _read: how many of the tokens the model has read
+        reusable = past is not None and self._mask is None and self._memory is None and len(given) == 1
+        reusable = reusable and not keep_hidden  # what was read before is not here to be looked at
+        known, self._read = past.matching(model, given[0]) if past is not None and reusable else (None, 0)
+        self.cache: Cache = known if known is not None else model.new_cache(stack, self.prompt + room)
+        if past is not None and reusable:
+            past.keep(self)
+        if self._mask is not None and self._memory is None:
+            # Real tokens move to the end of their rows: a window or a bias by distance must not count padding between.
+            order = self._mask.argsort(dim=-1, stable=True)
+            self._mask = self._mask.gather(-1, order)
+            self._aligned: Tensor | None = given.gather(-1, order)
+            self._tokens[:, : self.prompt] = self._aligned.masked_fill(self._mask == 0, -1)
+        else:
+            self._aligned = None
 
     @property
-    def prompt(self) -> int:
-        return self.tokens.shape[1]
+    def tokens(self) -> Tensor:
+        return self._tokens[:, : self._time]
+
+    def aligned_prompt(self) -> tuple[Tensor, Tensor]:
+        """The prompt with padding on the left, and which of it is real: both (rows, prompt)."""
+        given = self.given if self._aligned is None else self._aligned
+        return given, torch.ones_like(given) if self._mask is None else self._mask
+
+    def asked(self) -> tuple[Tensor, Tensor]:
+        """Ids and mask with which another model is asked the same."""
+        if self._read_by_encoder is None:
+            return self.aligned_prompt()
+        ids = self._read_by_encoder
+        return ids, torch.ones_like(ids) if self._mask is None else self._mask
 
     def start(self) -> Tensor:
-        """Scores for the first new token, (rows, vocab)."""
-        if self._memory is not None:
-            out = self.model(
-                encoder_outputs=self._memory,
-                attention_mask=self._mask,
-                decoder_input_ids=self.tokens,
-                past_key_values=self._cache,
-                logits_to_keep=1,
-            )
-            return out.logits[:, -1].float()
-        if self._mask is None:
-            counted = torch.arange(self.prompt, device=self.tokens.device)[None] + self._first
-            out = self.model(self.tokens, position_ids=counted, past_key_values=self._cache, logits_to_keep=1)
-            return out.logits[:, -1].float()
-        # Real tokens move to the end of their rows: a window or a bias by distance must not count padding in between.
-        order = self._mask.argsort(dim=-1, stable=True)
-        self._mask = self._mask.gather(-1, order)
-        out = self.model(
-            self.tokens.gather(-1, order),
-            attention_mask=self._mask,
-            position_ids=(self._mask.cumsum(-1) - 1).clamp(min=0) + self._first,
-            past_key_values=self._cache,
-            logits_to_keep=1,
-        )
-        return out.logits[:, -1].float()
+        """Scores for the first new token, (rows, vocab). Of the prompt, only the last position gets scores."""
+        given = self.tokens if self._aligned is None else self._aligned
+        return self._run(given[:, self._read :], 1)[:, -1]
 
     def step(self, chosen: Tensor) -> Tensor:
-        """Add a token to every row; scores for the one after it."""
-        self.tokens = torch.cat([self.tokens, chosen[:, None]], dim=1)
+        """Add a token to every row; scores for the one after it, (rows, vocab)."""
+        return self.read(chosen[:, None])[:, -1]
+
+    def read(self, chosen: Tensor) -> Tensor:
+        """Add several tokens to every row, (rows, n); scores after each of them, (rows, n, vocab)."""
+        new = chosen.shape[1]
+        if self._time + new > self._tokens.shape[1]:
+            self._tokens = torch.cat([self.tokens, chosen.new_empty(len(chosen), 64 + new)], 1)
+        self._tokens[:, self._time : self._time + new] = chosen
+        self._time += new
+        return self._run(chosen, new)
+
+    def forget(self, count: int) -> None:
+        """Take back the last `count` tokens."""
+        if count:
+            self._time -= count
+            self._read = min(self._read, self._time)
+            self.cache.crop(self._read)
+
+    def real_positions(self) -> Tensor:
+        """(rows, read) bool: which of the positions read so far are text and not padding, in the order of reading."""
+        if self._mask is None or self._memory is not None:
+            return torch.ones(len(self._tokens), self._read, dtype=torch.bool, device=self._tokens.device)
+        return self._mask[:, : self._read] != 0
+
+    def copies(self, count: int) -> None:
+        """Every row `count` times, side by side. Copies share what the encoder gave them."""
+        if count > 1:
+            self._tokens = self._tokens.repeat_interleave(count, 0)
+            self.cache.copies(count)
+            if self._memory is None and self._mask is not None:
+                self._mask = self._mask.repeat_interleave(count, 0)
+
+    def select(self, rows: Tensor) -> None:
+        """Put the copies of each text in another order; a copy may be taken more than once, another dropped."""
+        self._tokens = self._tokens[rows]
+        self.cache.select(rows, since=self.prompt)
+
+    def _run(self, new: Tensor, scored: int) -> Tensor:
+        """The model reads these tokens; scores of the last `scored` of them, in fp32."""
+        if self.taken_over:
+            raise InputError("Another call goes on with this text's cache: a PromptCache serves one text at a time.")
+        before, after = self._read, self._read + new.shape[1]
         if self._memory is not None:
             out = self.model(
                 encoder_outputs=self._memory,
                 attention_mask=self._mask,
-                decoder_input_ids=chosen[:, None],
-                past_key_values=self._cache,
+                decoder_input_ids=new,
+                past_key_values=self.cache,
+                logits_to_keep=scored,
+                output_hidden_states=self.keep_hidden,
             )
         elif self._mask is None:
-            last = torch.full((1, 1), self.tokens.shape[1] - 1 + self._first, device=chosen.device)
-            out = self.model(chosen[:, None], position_ids=last, past_key_values=self._cache)
+            places = torch.arange(before, after, device=new.device)[None] + self.first_position
+            out = self._continue(new, None, places, scored)
         else:
-            self._mask = torch.cat([self._mask, self._mask.new_ones(len(chosen), 1)], dim=1)
-            out = self.model(
-                chosen[:, None],
-                attention_mask=self._mask,
-                position_ids=self._mask.sum(-1, keepdim=True) - 1 + self._first,
-                past_key_values=self._cache,
-            )
-        return out.logits[:, -1].float()
+            ones = self._mask.new_ones(len(new), after - self._mask.shape[1])  # new tokens are never padding
+            mask = torch.cat([self._mask, ones], dim=1)
+            places = (mask.cumsum(-1) - 1).clamp(min=0)[:, before:] + self.first_position
+            out = self._continue(new, mask, places, scored)
+        self._read = after  # not before: an interrupted call has read nothing
+        if self.keep_hidden:
+            assert out.hidden_states is not None
+            self.hidden = out.hidden_states[-1]
+        scores: Tensor = out.logits[:, -scored:].float()
+        return scores
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows in this order; a row may be taken more than once."""
-        self.tokens = self.tokens[rows]
-        self._cache.select(rows)
-        if self._mask is not None:
-            self._mask = self._mask[rows]
-        if self._memory is not None:
-            self._memory = self._memory[rows]
+    def _continue(self, new: Tensor, mask: Tensor | None, places: Tensor, scored: int) -> Output:
+        out: Output = self.model(
+            new,
+            attention_mask=mask,
+            position_ids=places,
+            past_key_values=self.cache,
+            logits_to_keep=scored,
+            output_hidden_states=self.keep_hidden,
+        )
+        return out
+
+
+class PromptCache:
+    """What a model has read in an earlier call, so that a text with the same beginning need not be read again.
+
+    Hand the same one to several calls: `generate(model, ids, past=cache)`. It serves one text at a time, without
+    padding; other calls go by without it.
+    """
+
+    def __init__(self) -> None:
+        self._last: Session | None = None
+
+    def matching(self, model: Model, ids: Tensor) -> tuple[Cache | None, int]:
+        """The cache to go on with, and how many of these tokens (not all: one must be read) it holds."""
+        last = self._last
+        if last is None or last.model is not model or len(last.tokens) != 1:
+            return None, 0
+        length = min(last._read, len(ids) - 1)
+        differs = (last.tokens[0, :length] != ids[:length]).nonzero()
+        shared = int(differs[0]) if len(differs) else length
+        try:
+            last.cache.crop(shared)
+        except InputError:  # a window or a memory that has moved on
+            return None, 0
+        last.taken_over = True
+        return last.cache, shared
+
+    def keep(self, session: Session) -> None:
+        self._last = session
+
+    @property
+    def tokens(self) -> list[int]:
+        """What is remembered."""
+        return [] if self._last is None else self._last.tokens[0, : self._last._read].tolist()
+
+
+def writing_stack(model: Model) -> Stack:
+    """The stack that writes; an error for a model that cannot."""
+    if isinstance(model, EncoderDecoderModel) and model.language_head is not None:
+        return model.decoder
+    if isinstance(model, StackModel) and model.stack.causal and (head := model.language_head) and head.shift:
+        return model.stack
+    hint = " To guess hidden words, use fill." if model.task == "masked-lm" else ""
+    raise InputError(
+        f"{model.family.title} loaded for {model.task} cannot write text: it has no language head that reads left to "
+        f"right and scores the next token.{hint}"
+    )
 
 
 def _padding_of(model: Model, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor | None:

@@ -13,6 +13,8 @@ from clearhead import models
 from clearhead.errors import ConfigError, InputError, did_you_mean
 from clearhead.hub.assign import fill
 from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES, locate
+from clearhead.hub.precision import apply as apply_precision
+from clearhead.hub.precision import check_quantize
 from clearhead.hub.save import SOURCE_TOKENIZER, save_model
 from clearhead.hub.sentence import Sentence, is_sentence_folder, read_sentence, transformer_folder
 from clearhead.hub.weights import FLOATS, open_weights
@@ -32,16 +34,22 @@ def read_config(folder: Path, ignore_options: Iterable[str] = ()) -> tuple[Famil
     if not isinstance(name, str):
         raise ConfigError(f"{path} does not say its family (model_type). Known: {', '.join(sorted(models.FAMILIES))}.")
     family = models.family(name)
-    forced = ("decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")
-    said = {key: value for key, value in read_generation(folder).items() if key in forced and value is not None}
-    return family, family.config.from_dict(raw | said, ignore_options), raw
+    said = read_generation(folder)
+    asked = dict(raw)
+    if said.get("decoder_start_token_id") is not None:
+        asked["decoder_start_token_id"] = said["decoder_start_token_id"]
+    if said:  # it has the only word on what is forced and forbidden
+        asked |= {key: said.get(key) for key in ("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")}
+        asked.pop("force_bos_token_to_be_generated", None)
+    return family, family.config.from_dict(asked, ignore_options), raw
 
 
-def read_generation(folder: Path) -> dict[str, Any]:
-    """generation_config.json: what `generate` does unless it is told otherwise. Empty where there is no such file."""
+def read_generation(folder: Path, config: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What `generate` does unless it is told otherwise: generation_config.json, or, where there is no such file, what
+    the `config` says of it, as older checkpoints do."""
     path = folder / GENERATION
     if not path.is_file():
-        return {}
+        return {k: v for k, v in (config or {}).items() if k in models.config.GENERATION and v is not None}
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -57,8 +65,13 @@ def load_model(
     dtype: torch.dtype | str | None = None,
     device: torch.device | str | None = None,
     ignore_options: Iterable[str] = (),
+    quantize: str | None = None,
 ) -> Model:
-    """A model with the folder's weights. The weights are mapped from disk, so memory is the model's own size."""
+    """A model with the folder's weights. The weights are mapped from disk, so memory is the model's own size.
+
+    quantize   "int8", "int4" or "auto": the mapped weights are rounded matrix by matrix, so that only the small ones
+               are ever in memory (see hub/precision.py)
+    """
     family, config, raw = read_config(folder, ignore_options)
     stored = _stored_task(family, raw)
     if task is None:
@@ -70,17 +83,25 @@ def load_model(
                 f"Say which part to load with task=: {', '.join(family.architectures)}."
             )
     place, kind = as_device(device), as_dtype(dtype)
+    check_quantize(quantize, kind, place)
     family.check_task(task)
     weights = open_weights(folder)
-    if config.num_hidden_layers > max(1000, len(weights)):
+    # whatever is called layers, of an encoder or a decoder, and ALBERT's groups of them: blocks that will be built
+    counts = {name: n for name, n in vars(config).items() if name.endswith(("layers", "group_num"))}
+    layers = max(n for n in counts.values() if isinstance(n, int))
+    if layers > max(1000, len(weights)):
         raise ConfigError(
-            f"The configuration asks for {config.num_hidden_layers:,} layers, but the weights hold {len(weights):,} "
+            f"The configuration asks for {layers:,} layers, but the weights hold {len(weights):,} "
             "tensors in all. Do config.json and the weight file belong together?"
         )
-    model = family.make(config, task, device="meta")
-    fill(model, weights, new_head=task != stored, dtype=kind, device=place)
-    model.generation = read_generation(folder)
-    return model
+    try:
+        model = family.make(config, task, device="meta")
+    except (RuntimeError, MemoryError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"The configuration describes a model that cannot be built: {reason}") from None
+    fill(model, weights, new_head=task != stored, dtype=None if quantize else kind, device=place)
+    model.generation = read_generation(folder, raw)
+    return model if quantize is None else apply_precision(model, quantize)
 
 
 def _stored_task(family: Family, raw: dict[str, Any]) -> str | None:
@@ -117,8 +138,10 @@ __all__ = [
     "SOURCE_TOKENIZER",
     "TOKENIZER_FILES",
     "Sentence",
+    "apply_precision",
     "as_device",
     "as_dtype",
+    "check_quantize",
     "is_sentence_folder",
     "load_model",
     "locate",

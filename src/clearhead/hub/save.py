@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 SOURCE_TOKENIZER = "source_tokenizer"  # a folder inside the checkpoint, where the two languages have a tokenizer each
 
 
+# what a configuration and a generation_config.json both say
+IN_BOTH = (
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "bad_words_ids",
+)
+
+
 def save_model(
     model: Model,
     folder: str | os.PathLike[str],
@@ -35,6 +47,11 @@ def save_model(
     """Write config.json, model.safetensors and tokenizer files: all of them, or (on any failure) none."""
     if not isinstance(folder, str | os.PathLike):
         raise InputError(f"A model is saved to a folder's name or path, not to {type(folder).__name__}.")
+    if model.quantized:
+        raise InputError(
+            f"This model was rounded to {model.quantized} when it was loaded; saved, the rounding would pass for its "
+            "weights. Load it without quantize= and save that."
+        )
     target = Path(folder).expanduser().absolute()
     try:
         _check_target(target, overwrite)
@@ -58,8 +75,11 @@ def save_model(
             raw["is_encoder_decoder"] = True
         (work / CONFIG).write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         if model.generation:
-            said = json.dumps(model.generation, indent=2, sort_keys=True) + "\n"
-            (work / GENERATION).write_text(said, encoding="utf-8")
+            # where this file is, nothing of it is taken from config.json
+            whole = {key: getattr(model.config, key, None) for key in IN_BOTH}
+            said = {key: value for key, value in whole.items() if value is not None} | model.generation
+            text = json.dumps(said, indent=2, sort_keys=True) + "\n"
+            (work / GENERATION).write_text(text, encoding="utf-8")
         write_weights(work, published_tensors(model), max_shard_size)
         if tokenizer is not None:
             tokenizer.save(work)

@@ -168,7 +168,7 @@ def _open_bin(path: Path) -> dict[str, Tensor]:
             f"{path} was refused: it holds something other than tensors, and such files can run code when opened "
             "(only tensors are read). Ask its author for a safetensors file."
         ) from None
-    except (RuntimeError, EOFError, ValueError, OSError, KeyError, AttributeError, TypeError) as error:
+    except (RuntimeError, EOFError, ValueError, OSError, LookupError, AttributeError, TypeError) as error:
         raise CheckpointError(
             f"{path} is not a readable PyTorch file ({_first_line(error)}). Fetch it again."
         ) from None

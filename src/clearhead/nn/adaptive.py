@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, InputError
+from clearhead.nn.linear import Linear
 
 
 class Clusters:
@@ -60,11 +61,12 @@ class AdaptiveSoftmax(nn.Module):
         super().__init__()
         self.clusters = Clusters(words, width, embed_width, cutoffs, shrink)
         widths = self.clusters.widths
-        self.tables = nn.ModuleList(nn.Linear(n, size) for n, size in zip(widths, self.clusters.sizes, strict=False))
+        table = nn.Linear if self.clusters.one_table else Linear  # one table is used in parts, so never quantised
+        self.tables = nn.ModuleList(table(n, size) for n, size in zip(widths, self.clusters.sizes, strict=False))
         self.projections = nn.ParameterList(
             nn.Parameter(torch.empty(width, narrow)) for narrow in widths if self.clusters.projected
         )
-        self.cluster = nn.Linear(embed_width, len(cutoffs)) if cutoffs else None
+        self.cluster = Linear(embed_width, len(cutoffs)) if cutoffs else None
 
     def _scores(self, n: int, hidden: Tensor) -> Tensor:
         """Scores of the words of cluster n; for the first, of the other clusters too."""

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, InputError
 from clearhead.nn.cache import LayerCache
 from clearhead.nn.glass import is_watched, tap
+from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.positions import Rotary
 
@@ -134,15 +135,15 @@ class Attention(nn.Module):
         q_size, kv_size = self.heads * self.head_dim, self.kv_heads * self.head_dim
         source = memory_width if memory_width is not None else width
         if fused and not cross:
-            self.qkv = nn.Linear(width, q_size + 2 * kv_size, bias=bias)
+            self.qkv = Linear(width, q_size + 2 * kv_size, bias=bias)
         else:
-            self.query = nn.Linear(width, q_size, bias=bias)
+            self.query = Linear(width, q_size, bias=bias)
             if fused:
-                self.key_value = nn.Linear(source, 2 * kv_size, bias=bias)
+                self.key_value = Linear(source, 2 * kv_size, bias=bias)
             else:
-                self.key = nn.Linear(source, kv_size, bias=bias)
-                self.value = nn.Linear(source, kv_size, bias=bias)
-        self.output = nn.Linear(q_size, width, bias=bias if out_bias is None else out_bias)
+                self.key = Linear(source, kv_size, bias=bias)
+                self.value = Linear(source, kv_size, bias=bias)
+        self.output = Linear(q_size, width, bias=bias if out_bias is None else out_bias)
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
         """(batch, time, heads · head_dim) -> (batch, heads, time, head_dim)"""
@@ -186,7 +187,10 @@ class Attention(nn.Module):
         if self.relative is not None:
             term = self.relative(query, key) * self.scale
             bias = term if bias is None else bias + term
-        heads = self.mix(query, key, value, mask, bias)
+        if key.shape[0] != query.shape[0]:
+            heads = self._mix_copies(query, key, value, mask)
+        else:
+            heads = self.mix(query, key, value, mask, bias)
         # (batch, heads, Q, head_dim) -> (batch, Q, heads · head_dim) -> (batch, Q, width)
         return tap(self, "output", self.output(heads.transpose(1, 2).flatten(-2)))
 
@@ -203,6 +207,22 @@ class Attention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             upcast=self.upcast,
         )
+
+    def _mix_copies(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask) -> Tensor:
+        """Several rows of queries look at each row of an encoder's keys (beams of one text), which are not copied.
+
+        Without an order between them, the queries of all copies can stand in one row: (batch, heads, copies · Q, …).
+        """
+        rows, sources = query.shape[0], key.shape[0]
+        if not self.cross or rows % sources:
+            raise InputError(f"{rows} texts cannot look at {sources} encoded texts: they must be as many, or copies.")
+        copies = rows // sources
+        if is_watched(self, "scores", "weights", "heads") or not mask.by_key:  # each copy must be seen on its own
+            key, value = key.repeat_interleave(copies, 0), value.repeat_interleave(copies, 0)
+            return self.mix(query, key, value, mask.copies(copies), None)
+        folded = query.unflatten(0, (sources, copies)).transpose(1, 2).flatten(2, 3)
+        heads = self.mix(folded, key, value, mask, None)
+        return heads.unflatten(2, (copies, -1)).transpose(1, 2).flatten(0, 1)
 
     def extra_repr(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""

@@ -5,6 +5,8 @@ A cache holds values, not gradients: keys and values written in an earlier call 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -14,12 +16,18 @@ BLOCK = 64  # positions are set aside in multiples of this
 
 
 class LayerCache:
-    """One layer's keys and values: its own positions (growing), and its view of an encoder (fixed)."""
+    """One layer's keys and values: its own positions (growing), and its view of an encoder (fixed).
 
-    def __init__(self, capacity: int) -> None:
-        self.length = 0
+    window   how far the layer sees. What lies further back is dropped, a block at a time; `dropped` counts it.
+    """
+
+    def __init__(self, capacity: int, window: int | None = None) -> None:
+        self.length = 0  # positions seen, whether they are still held or not
+        self.dropped = 0
+        self.window = window
         self.memory: tuple[Tensor, Tensor] | None = None  # cross-attention keys and values, computed once
-        self._capacity = capacity
+        self._limit = None if window is None else window + 2 * BLOCK
+        self._capacity = capacity if self._limit is None else min(capacity, self._limit)
         self._keys: Tensor | None = None  # (batch, kv_heads, room, head_dim)
         self._values: Tensor | None = None
 
@@ -27,49 +35,92 @@ class LayerCache:
     def room(self) -> int:
         return 0 if self._keys is None else self._keys.shape[2]
 
+    @property
+    def held(self) -> int:
+        """How many positions are here to be looked at."""
+        return self.length - self.dropped
+
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Write the new positions; returns views of all positions so far."""
-        start, stop = self.length, self.length + key.shape[2]
+        """Write the new positions; returns all that the layer may need to see of those so far."""
+        new = key.shape[2]
         if self._keys is not None and self._keys.shape[0] != key.shape[0]:
             raise InputError(f"The cache holds {self._keys.shape[0]} texts; the input has {key.shape[0]}.")
+        if self.window is not None and self._limit is not None and self.held + new > self._limit:
+            return self._slide(key, value, self.window)
+        start, stop = self.held, self.held + new
         if stop > self.room:
-            self._keys = self._grown(self._keys, key, stop)
-            self._values = self._grown(self._values, value, stop)
+            self._keys, self._values = self._grown(self._keys, key, stop), self._grown(self._values, value, stop)
         assert self._keys is not None and self._values is not None
         self._keys[:, :, start:stop] = key.detach()
         self._values[:, :, start:stop] = value.detach()
-        self.length = stop
+        self.length += new
         if start == 0:
             return key, value  # the very tensors, so that a first call keeps its gradients
         if key.requires_grad or value.requires_grad:  # this call's own positions keep their gradients
             return torch.cat((self._keys[:, :, :start], key), 2), torch.cat((self._values[:, :, :start], value), 2)
         return self._keys[:, :, :stop], self._values[:, :, :stop]
 
+    def _slide(self, key: Tensor, value: Tensor, window: int) -> tuple[Tensor, Tensor]:
+        """The room is full: look once more at everything, then keep a window and a block (to go back a little)."""
+        if self._keys is not None and self._values is not None and self.held:
+            key = torch.cat((self._keys[:, :, : self.held], key), 2)
+            value = torch.cat((self._values[:, :, : self.held], value), 2)
+        self.length = self.dropped + key.shape[2]
+        kept = min(key.shape[2], window - 1 + BLOCK)
+        self.dropped = self.length - kept
+        if self.room < kept:
+            self._keys, self._values = self._grown(None, key, kept), self._grown(None, value, kept)
+        assert self._keys is not None and self._values is not None
+        self._keys[:, :, :kept] = key[:, :, key.shape[2] - kept :].detach()
+        self._values[:, :, :kept] = value[:, :, key.shape[2] - kept :].detach()
+        return key, value
+
     def _grown(self, old: Tensor | None, like: Tensor, needed: int) -> Tensor:
         room = -(-max(needed, self._capacity if old is None else 2 * self.room) // BLOCK) * BLOCK
         batch, heads, _, head_dim = like.shape
         new = like.new_empty(batch, heads, room, head_dim)
         if old is not None:
-            new[:, :, : self.length] = old[:, :, : self.length]
+            new[:, :, : self.held] = old[:, :, : self.held]
         return new
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order (beam search reorders its hypotheses so)."""
+    def copies(self, count: int) -> None:
+        """Every row `count` times, side by side. The view of an encoder stays one for all copies of a row."""
         if self._keys is not None and self._values is not None:
-            self._keys, self._values = self._keys[rows], self._values[rows]
-        if self.memory is not None:
+            self._keys = self._keys.repeat_interleave(count, 0)
+            self._values = self._values.repeat_interleave(count, 0)
+
+    def select(self, rows: Tensor, since: int = 0) -> None:
+        """Keep these rows of the batch, in this order.
+
+        since   beam search: rows that change places are copies of one text, the same before this position. They
+                share an encoder's view too, so only what was written since then moves.
+        """
+        if self._keys is not None and self._values is not None:
+            if since:
+                part = slice(max(since - self.dropped, 0), self.held)
+                self._keys[:, :, part] = self._keys[rows, :, part]
+                self._values[:, :, part] = self._values[rows, :, part]
+            else:
+                self._keys, self._values = self._keys[rows], self._values[rows]
+        if self.memory is not None and not since:
             self.memory = (self.memory[0][rows], self.memory[1][rows])
 
     def crop(self, length: int) -> None:
         """Forget positions from `length` on (negative: the last -length positions)."""
-        self.length = min(self.length, length) if length >= 0 else max(self.length + length, 0)
+        length = min(self.length, length) if length >= 0 else max(self.length + length, 0)
+        if self.window is not None and self.dropped and length - self.dropped < self.window - 1:
+            raise InputError(f"The cache has let go of what position {length} would need to see; it cannot go back.")
+        self.length = length
 
 
 class Cache:
-    """One LayerCache per layer. `capacity` is how many positions to set aside at first."""
+    """One LayerCache per layer. `capacity` is how many positions to set aside at first.
 
-    def __init__(self, layers: int, capacity: int = BLOCK) -> None:
-        self.layers = [LayerCache(capacity) for _ in range(layers)]
+    windows   how far each layer sees (None: everything), for layers that may forget what lies further back
+    """
+
+    def __init__(self, layers: int, capacity: int = BLOCK, windows: Sequence[int | None] | None = None) -> None:
+        self.layers = [LayerCache(capacity, window) for window in windows or [None] * layers]
 
     @property
     def length(self) -> int:
@@ -79,9 +130,13 @@ class Cache:
         """The name `transformers` users know."""
         return self.length
 
-    def select(self, rows: Tensor) -> None:
+    def copies(self, count: int) -> None:
         for layer in self.layers:
-            layer.select(rows)
+            layer.copies(count)
+
+    def select(self, rows: Tensor, since: int = 0) -> None:
+        for layer in self.layers:
+            layer.select(rows, since)
 
     def crop(self, length: int) -> None:
         for layer in self.layers:
@@ -95,3 +150,47 @@ class Cache:
 
     def __repr__(self) -> str:
         return f"Cache({len(self.layers)} layers, {self.length} positions, {self.bytes() / 2**20:.1f} MiB)"
+
+
+class StaticLayerCache(LayerCache):
+    """Room for `span` positions, all of them always in sight: a mask must hide what is empty. Shapes never change.
+
+    The first call fills the room from its start; each later one writes one position, where `position` (1,) says.
+    """
+
+    def __init__(self, span: int, position: Tensor) -> None:
+        super().__init__(span)
+        self._position = position
+        self._span = span
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        if self.length == 0:
+            super().append(key, value)
+            self.length = self._span - 1  # from now on: everything else, and the position that is written
+            return key, value
+        assert self._keys is not None and self._values is not None
+        self._keys.index_copy_(2, self._position, key)
+        self._values.index_copy_(2, self._position, value)
+        return self._keys, self._values
+
+    def _grown(self, old: Tensor | None, like: Tensor, needed: int) -> Tensor:
+        batch, heads, _, head_dim = like.shape
+        return like.new_zeros(batch, heads, self._span, head_dim)  # zeros: what is hidden must still be a number
+
+
+class StaticCache(Cache):
+    """A cache whose shapes never change, so that a step with it can be recorded and replayed."""
+
+    def __init__(self, layers: int, span: int, position: Tensor) -> None:
+        super().__init__(0)
+        self.layers = [StaticLayerCache(span, position) for _ in range(layers)]
+
+    def empty(self) -> None:
+        """Ready for another first call, in the same memory."""
+        for layer in self.layers:
+            layer.length = 0
+
+    def filled(self) -> None:
+        """Say that the first call has been made, where it was replayed and not run."""
+        for layer in self.layers:
+            layer.length = layer._span - 1  # type: ignore[attr-defined]

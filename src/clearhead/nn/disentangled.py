@@ -14,6 +14,7 @@ from clearhead.errors import ConfigError
 from clearhead.nn.attention import Attention, attend
 from clearhead.nn.cache import LayerCache
 from clearhead.nn.glass import tap
+from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.positions import skew
 
@@ -89,11 +90,11 @@ class DisentangledAttention(Attention):
             self.query_bias = nn.Parameter(torch.zeros(width))
             self.value_bias = nn.Parameter(torch.zeros(width))
         if "c2p" in self.terms and not shared:
-            self.position_key = nn.Linear(width, width, bias=not fused)
+            self.position_key = Linear(width, width, bias=not fused)
         if "p2c" in self.terms and not shared:
-            self.position_query = nn.Linear(width, width)
-        self.mix_scores = nn.Linear(heads, heads, bias=False) if talking else None
-        self.mix_weights = nn.Linear(heads, heads, bias=False) if talking else None
+            self.position_query = Linear(width, width)
+        self.mix_scores = Linear(heads, heads, bias=False) if talking else None
+        self.mix_weights = Linear(heads, heads, bias=False) if talking else None
 
     def _content(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, (batch, heads, time, head_dim) each."""

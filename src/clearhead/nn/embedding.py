@@ -99,7 +99,7 @@ class Embed(nn.Module):
             inputs_embeds = self.tokens(input_ids)
             scale = self.scale
         else:
-            width = self.tokens.weight.shape[-1]
+            width = self.tokens.embedding_dim
             if inputs_embeds.shape[-1] != width or not inputs_embeds.is_floating_point():
                 raise InputError(f"inputs_embeds must hold vectors of {width} floating-point numbers.")
             scale = self.scale if self.scale_given else 1.0

@@ -39,6 +39,11 @@ def is_watched(module: nn.Module, *names: str) -> bool:
     return bool(_watching) and any(trace._wants(module, name) for trace in tuple(_watching) for name in names)
 
 
+def is_open() -> bool:
+    """Whether any trace is looking."""
+    return bool(_watching)
+
+
 def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
     """Every tensor that `model` announces: full name -> (module, the module's own name for it)."""
     points: dict[str, tuple[nn.Module, str]] = {}

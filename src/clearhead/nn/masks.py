@@ -36,6 +36,19 @@ class BoundMask:
         device = "cpu" if self.visible is None else self.visible.device
         return Mask(self.band.causal, self.band.window, shown).bind(self.band.query, self.band.key, device)
 
+    @property
+    def by_key(self) -> bool:
+        """Whether all queries see the same keys."""
+        tensors = [part for part in (self.visible, self.added) if part is not None]
+        return not self.is_causal and self.band is None and all(part.shape[-2] == 1 for part in tensors)
+
+    def copies(self, count: int) -> BoundMask:
+        """Every row `count` times, side by side."""
+        visible, added, dead = (
+            None if t is None else t.repeat_interleave(count, 0) for t in (self.visible, self.added, self.dead)
+        )
+        return BoundMask(self.is_causal, visible, added, dead)
+
     def hide(self, scores: Tensor) -> Tensor:
         """scores (batch, heads, query, key) with hidden keys at -inf."""
         if self.is_causal:
@@ -92,10 +105,23 @@ class Mask:
         """The same mask, narrowed to a local window (None: unchanged)."""
         return self if window is None else self & Mask(window=window)
 
-    def bind(self, query: int, key: int, device: torch.device | str = "cpu", *, batch: int | None = None) -> BoundMask:
+    def of_last(self, keys: int) -> Mask:
+        """The same mask where only the last `keys` keys are at hand."""
+        return Mask(self.causal, self.window, *(tuple(p[..., -keys:] for p in q) for q in (self.visible, self.added)))
+
+    def bind(
+        self,
+        query: int,
+        key: int,
+        device: torch.device | str = "cpu",
+        *,
+        batch: int | None = None,
+        alive: bool = False,
+    ) -> BoundMask:
         """For `query` positions that are the last of `key` positions (with a cache, `key` is larger).
 
         batch: how many texts. If it is given, a window over more than twice its length is bound as a `Band`.
+        alive: the caller knows that every query sees something
         """
         window = self.window if self.window is not None and self.window < max(query, key) else None
         by_key = len(self.added) == 0 and all(
@@ -118,6 +144,8 @@ class Mask:
             parts.append(_distance_visible(query, key, window, device, causal=self.causal))
         visible = reduce(torch.logical_and, parts) if parts else None
         added = reduce(torch.add, self.added) if self.added else None
+        if alive:
+            return BoundMask(visible=visible, added=added)
 
         seen = visible
         if added is not None:

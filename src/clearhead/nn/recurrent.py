@@ -20,6 +20,7 @@ from clearhead.nn.cache import Cache
 from clearhead.nn.embedding import Embed
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.glass import tap
+from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.positions import skew
 from clearhead.nn.stack import Stack, shape_of
@@ -38,7 +39,11 @@ class Memory(Cache):
     def length(self) -> int:
         return 0 if self.mems is None else self.mems[0].shape[0]
 
-    def select(self, rows: Tensor) -> None:
+    def copies(self, count: int) -> None:
+        if self.mems is not None:
+            self.mems = tuple(mem.repeat_interleave(count, 1) for mem in self.mems)
+
+    def select(self, rows: Tensor, since: int = 0) -> None:
         if self.mems is not None:
             self.mems = tuple(mem[:, rows] for mem in self.mems)
 
@@ -79,13 +84,13 @@ class RelativeAttention(nn.Module):
         self.scale = head_dim**-0.5
         size = heads * head_dim
         if fused:
-            self.qkv = nn.Linear(width, 3 * size, bias=False)
+            self.qkv = Linear(width, 3 * size, bias=False)
         else:
-            self.query = nn.Linear(width, size, bias=False)
-            self.key = nn.Linear(width, size, bias=False)
-            self.value = nn.Linear(width, size, bias=False)
-        self.distance = nn.Linear(width, size, bias=False)
-        self.output = nn.Linear(size, width, bias=False)
+            self.query = Linear(width, size, bias=False)
+            self.key = Linear(width, size, bias=False)
+            self.value = Linear(width, size, bias=False)
+        self.distance = Linear(width, size, bias=False)
+        self.output = Linear(size, width, bias=False)
         self.content_bias = nn.Parameter(torch.empty(heads, head_dim))
         self.position_bias = nn.Parameter(torch.empty(heads, head_dim))
         self.segment_bias = nn.Parameter(torch.empty(heads, head_dim)) if segments else None

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.nn.block import Block
-from clearhead.nn.cache import Cache
+from clearhead.nn.cache import Cache, StaticCache
 from clearhead.nn.embedding import Embed
 from clearhead.nn.glass import tap
 from clearhead.nn.masks import Mask, from_attention_mask
@@ -95,17 +95,22 @@ class Stack(nn.Module):
         given = from_attention_mask(attention_mask, batch, time, past + time, self.blocks[0].attention.heads)
         # A 4-D mask says everything itself, as transformers users expect; any other only hides more.
         complete = attention_mask is not None and attention_mask.ndim == 4
-        bound = {
-            window: (given if complete else (Mask(causal=self.causal) & given).within(window)).bind(
-                time, past + time, device, batch=batch
-            )
-            for window in {layer.window for layer in self.blocks}
-        }
+        allowed = given if complete else Mask(causal=self.causal) & given
+        # A layer with a window may hold fewer positions than there were; layers of one window hold the same.
+        held = {layer.window: cache.layers[n].held if cache is not None else 0 for n, layer in enumerate(self.blocks)}
+        alive = isinstance(cache, StaticCache) and time == 1  # a new position sees itself
+        bound = {}
+        for window, before in held.items():
+            keys = before + time
+            mask = allowed if keys == past + time else allowed.of_last(keys)
+            near = mask if complete else mask.within(window)
+            bound[window] = near.bind(time, keys, device, batch=batch, alive=alive)
         source = memory.shape[1] if memory is not None else None
         bound_memory = None
         if memory_mask is not None:
             length = source if source is not None else memory_mask.shape[-1]
-            bound_memory = from_attention_mask(memory_mask, batch, time, length, name="encoder_attention_mask").bind(
+            rows = memory.shape[0] if memory is not None else memory_mask.shape[0]  # copies of a text share a memory
+            bound_memory = from_attention_mask(memory_mask, rows, time, length, name="encoder_attention_mask").bind(
                 time, length, device
             )
         bias = None if self.position_bias is None else self.position_bias(time, past + time)

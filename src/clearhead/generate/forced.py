@@ -1,0 +1,95 @@
+"""Beam search that must write certain words (after Post and Vilar, 2018).
+
+Beams are kept in banks by how much of the words they have written, and each bank keeps its best: so a beam that
+spends a step on a word is compared with beams that did so too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError
+
+NEVER = -1e9  # a score so low that nothing real falls below it
+
+
+class ForcedWords:
+    """words: each a run of token ids, or a list of runs of which one must be written."""
+
+    def __init__(
+        self, words: Sequence[Sequence[int] | Sequence[Sequence[int]]], ends: list[int], prompt: int, new_tokens: int
+    ) -> None:
+        self._words, self._ends = [_alternatives(word) for word in words], set(ends)
+        self._prompt, self._new_tokens = prompt, new_tokens
+        self._needed = sum(min(map(len, word)) for word in self._words)
+        if self._needed > new_tokens:
+            raise InputError(f"The forced words take {self._needed} tokens, and there is room for {new_tokens}.")
+
+    def progress(self, written: Sequence[int]) -> tuple[int, set[int]]:
+        """How many tokens of the words these tokens have brought, and which tokens would bring the next.
+
+        A word counts once it is whole; of the words still missing, the one that the text ends in the middle of counts
+        as far as it has come.
+        """
+        text = list(written)
+        missing = [word for word in self._words if not any(_holds(text, run) for run in word)]
+        gained = self._needed - sum(min(map(len, word)) for word in missing)
+        best, nexts = 0, {run[0] for word in missing for run in word}
+        for word in missing:
+            for run in word:
+                begun = _begun(text, run)
+                if begun:
+                    nexts.add(run[begun])
+                    best = max(best, min(begun, min(map(len, word)) - 1))
+        return gained + best, nexts
+
+    def choose(self, total: Tensor, tokens: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
+        """(texts, candidates) of scores and places in `total` (texts, beams · vocab), in the order of choice."""
+        vocab = total.shape[1] // tokens.shape[1]
+        written = tokens[:, :, self._prompt :].tolist()
+        scores = total.new_full((len(total), candidates), NEVER)
+        places = torch.zeros(len(total), candidates, dtype=torch.long, device=total.device)
+        for text, row in enumerate(total):
+            chosen = self._banked(row, written[text], vocab, candidates)
+            places[text, : len(chosen)] = torch.tensor(chosen, dtype=torch.long, device=row.device)
+            scores[text, : len(chosen)] = row[places[text, : len(chosen)]]
+        return scores, places
+
+    def _banked(self, row: Tensor, beams: list[list[int]], vocab: int, candidates: int) -> list[int]:
+        left = self._new_tokens - len(beams[0]) - 1  # tokens that can be written after this one
+        pool = set(row.topk(min(2 * candidates, len(row))).indices.tolist())
+        before = [self.progress(text) for text in beams]
+        for beam, (_, nexts) in enumerate(before):
+            pool |= {beam * vocab + token for token in nexts}
+        banks: dict[int, list[int]] = {}
+        for place in sorted(pool, key=lambda place: -float(row[place])):
+            beam, token = divmod(place, vocab)
+            gained = self.progress([*beams[beam], token])[0]
+            whole = before[beam][0] == self._needed
+            if float(row[place]) > NEVER / 2 and self._needed - gained <= left and (whole or token not in self._ends):
+                banks.setdefault(gained, []).append(place)
+        chosen: list[int] = []
+        while len(chosen) < candidates and any(banks.values()):  # one of each bank in turn, the furthest first
+            for bank in sorted(banks, reverse=True):
+                if banks[bank] and len(chosen) < candidates:
+                    chosen.append(banks[bank].pop(0))
+        return chosen
+
+
+def _alternatives(word: Sequence[int] | Sequence[Sequence[int]]) -> list[list[int]]:
+    runs = [[*word]] if isinstance(word[0], int) else [[*run] for run in word]  # type: ignore[misc]
+    if any(not run or not all(isinstance(token, int) for token in run) for run in runs):
+        raise InputError("force_words_ids takes runs of token ids, or lists of such runs to choose from.")
+    return runs
+
+
+def _holds(text: list[int], run: list[int]) -> bool:
+    return any(text[n : n + len(run)] == run for n in range(len(text) - len(run) + 1))
+
+
+def _begun(text: list[int], run: list[int]) -> int:
+    """How many tokens of the run the text ends with."""
+    return next((n for n in range(min(len(run) - 1, len(text)), 0, -1) if text[-n:] == run[:n]), 0)

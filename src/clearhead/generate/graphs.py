@@ -1,0 +1,305 @@
+"""Steps replayed from CUDA graphs: the model, the choice and the end, recorded once, launched as one.
+
+Recording needs shapes and addresses that never change: a cache with all of its room always in sight, a prompt padded
+on the left to a round length, and the place to write held on the device. With `compile`, layers are compiled first.
+A recording is kept with its model and serves every later call of the same shape.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+from torch.utils._triton import has_triton
+
+from clearhead.errors import InputError
+from clearhead.generate.filters import chances
+from clearhead.generate.loop import LOOK_EVERY, Step, draw_by
+from clearhead.generate.options import CHANCE, Options
+from clearhead.generate.session import Session
+from clearhead.models.model import Model, StackModel
+from clearhead.nn import Attention, row_linear
+from clearhead.nn.cache import BLOCK, StaticCache
+from clearhead.nn.glass import is_open
+from clearhead.nn.recurrent import RecurrentStack
+
+KEPT = 4  # recordings per model; each holds a cache
+_recordings: weakref.WeakKeyDictionary[Model, OrderedDict[object, Recording]] = weakref.WeakKeyDictionary()
+
+
+def why_not(model: Model) -> str | None:
+    """What keeps this model's steps from being recorded here; None if nothing does."""
+    if model.device.type != "cuda":
+        return f"the model is on {model.device.type}, and only a CUDA device has graphs."
+    return why_not_static(model)
+
+
+def why_not_static(model: Model) -> str | None:
+    """What keeps a model from taking steps whose shapes never change."""
+    if is_open():
+        return "a trace is open, and a recording would hide the tensors from it."
+    if not isinstance(model, StackModel) or isinstance(model.stack, RecurrentStack):
+        return "only a decoder alone, with keys and values in its cache, can be recorded."
+    if model.training:
+        return "the model is in training mode; call .eval() first."
+    stack = model.stack
+    plain = all(
+        type(b.attention) is Attention and b.attention.relative is None and b.window is None for b in stack.blocks
+    )
+    if stack.position_bias is not None or stack.blank_padding or not plain:
+        return f"{model.family.title} looks at distances or windows, which change with every step."
+    return None
+
+
+class Choosing:
+    """The end of a recorded step: scores → chances → token, on the device and without a look at any value."""
+
+    def __init__(self, options: Options, ends: list[int], pad: int) -> None:
+        self.chances, self.sampled = chances(options, ends), options.samples
+        self.ends, self.pad = ends, pad
+        shaped = tuple(getattr(options, name) for name in CHANCE)
+        self.key = (self.sampled, shaped, tuple(ends), pad)  # what a recording of it depends on
+
+    def __call__(self, state: Recording) -> None:
+        scores = state.logits
+        for apply in self.chances:
+            scores = apply(state.ids, scores)
+        if self.sampled:
+            token = draw_by(scores, state.thrown.index_select(1, state.written))
+        else:
+            token = scores.argmax(-1)
+        token = token.masked_fill(state.finished, self.pad)
+        for end in self.ends:
+            state.finished |= token == end
+        state.out.index_copy_(1, state.written, token[:, None])
+        state.done.index_copy_(1, state.written, state.finished[:, None])
+        state.ids.copy_(token[:, None])
+        state.written += 1
+
+
+class Recording:
+    """The state of a text being written, at fixed addresses, and the graphs that move it on by one token."""
+
+    def __init__(
+        self, model: StackModel, rows: int, prompt: int, span: int, choosing: Choosing | None, compile: bool = False
+    ) -> None:
+        device, vocab = model.device, model.config.vocab_size
+        self._model = weakref.ref(model)  # recordings are kept by model: they must not keep it alive
+        self.choosing, self.prompt, self.span, self.compile = choosing, prompt, span, compile
+        new = span - prompt + 1
+        self.position = torch.zeros(1, dtype=torch.long, device=device)
+        self.cache = StaticCache(len(model.stack.layers), span, self.position)
+        self.prompt_ids = torch.zeros(rows, prompt, dtype=torch.long, device=device)
+        self.prompt_places = torch.zeros_like(self.prompt_ids)
+        self.prompt_mask = torch.zeros(rows, 1, prompt, prompt, dtype=torch.bool, device=device)
+        self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
+        self.places = torch.zeros_like(self.ids)
+        self.mask = torch.zeros(rows, span, dtype=torch.bool, device=device)
+        self.logits = torch.zeros(rows, vocab, device=device)
+        self.finished = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.written = torch.zeros(1, dtype=torch.long, device=device)
+        self.thrown = torch.zeros(rows, new, device=device)
+        self.out = torch.zeros(rows, new, dtype=torch.long, device=device)
+        self.done = torch.zeros(rows, new, dtype=torch.bool, device=device)
+        self._replay: dict[str, Callable[[], None]] = {}
+
+    @property
+    def model(self) -> StackModel:
+        model = self._model()
+        assert model is not None, "a recording is used with its model at hand"
+        return model
+
+    def begin(self, ids: Tensor, mask: Tensor, first: int, thrown: Tensor | None) -> None:
+        """Read the prompt: ids and mask (rows, time), real tokens on the right; leaves scores for the first token."""
+        pad = self.prompt - ids.shape[1]
+        self.prompt_ids.zero_()
+        self.prompt_ids[:, pad:] = ids
+        self.mask.zero_()
+        self.mask[:, pad : self.prompt] = mask
+        shown = self.mask[:, : self.prompt]
+        order = torch.ones(self.prompt, self.prompt, dtype=torch.bool, device=ids.device).tril()
+        self.prompt_mask.copy_((order & shown[:, None, :])[:, None])
+        counted = shown.long().cumsum(-1)
+        self.prompt_places.copy_((counted - 1).clamp(min=0) + first)
+        self.places.copy_(counted[:, -1:] + first)
+        self.position.fill_(self.prompt)
+        self.finished.zero_()
+        self.written.zero_()
+        if thrown is not None:
+            self.thrown[:, : thrown.shape[1]] = thrown
+        self._run("prompt", self._read_prompt, nullcontext())
+        self.cache.filled()
+
+    def step(self) -> None:
+        """Read the token in `ids`; scores for the next, and, if the recording chooses, that token."""
+        self._run("step", self._read_token, compiled(self.model.stack.layers) if self.compile else nullcontext())
+
+    def choose(self) -> None:
+        assert self.choosing is not None
+        self.choosing(self)
+
+    def _read_prompt(self) -> None:
+        self.cache.empty()
+        self._scores(self.prompt_ids, self.prompt_mask, self.prompt_places)
+
+    def _read_token(self) -> None:
+        self.mask.index_fill_(1, self.position, True)
+        self._scores(self.ids, self.mask[:, None, None], self.places)
+        self.position += 1
+        self.places += 1
+        if self.choosing is not None:
+            self.choosing(self)
+
+    def _scores(self, ids: Tensor, mask: Tensor, places: Tensor) -> None:
+        out = self.model(ids, attention_mask=mask, position_ids=places, past_key_values=self.cache, logits_to_keep=1)
+        self.logits.copy_(out.logits[:, -1])
+
+    def _run(self, name: str, body: Callable[[], None], how: AbstractContextManager[None]) -> None:
+        if self.ids.device.type != "cuda":
+            body()
+            return
+        if name not in self._replay:
+            with how:
+                self._replay[name] = self._record(body)
+        self._replay[name]()
+
+    def _record(self, body: Callable[[], None]) -> Callable[[], None]:
+        """Run it a few times (which compiles what is to be compiled), put the state back, then record."""
+        state = (self.position, self.places, self.mask, self.finished, self.written, self.ids, self.out, self.done)
+        saved = [tensor.clone() for tensor in state]
+        lengths = [layer.length for layer in self.cache.layers]
+
+        def put_back() -> None:
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+            for layer, length in zip(self.cache.layers, lengths, strict=True):
+                layer.length = length
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                body()
+                put_back()
+            torch.cuda.current_stream().synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=side):
+                body()
+        torch.cuda.current_stream().wait_stream(side)
+        put_back()
+        return graph.replay
+
+
+class GraphedSession:
+    """A session whose steps are replayed. It has the session's face, as far as the loop needs it."""
+
+    def __init__(self, session: Session, new_tokens: int, copies: int, compile: bool = False) -> None:
+        self._session, self._copies = session, copies
+        self.prompt, self.limit = session.prompt, session.limit
+        self._key, self._recording = borrow(session, new_tokens, copies, None, compile)
+        self._tokens = session.tokens
+
+    def close(self) -> None:
+        give_back(self._session.model, self._key, self._recording)
+
+    @property
+    def tokens(self) -> Tensor:
+        return self._tokens
+
+    def start(self) -> Tensor:
+        _begin(self._session, self._recording, self._copies, None)
+        return self._recording.logits[:: self._copies]
+
+    def copies(self, count: int) -> None:
+        self._tokens = self._tokens.repeat_interleave(count, 0)
+
+    def step(self, chosen: Tensor) -> Tensor:
+        self._tokens = torch.cat([self._tokens, chosen[:, None]], 1)
+        self._recording.ids.copy_(chosen[:, None])
+        self._recording.step()
+        return self._recording.logits
+
+
+def decode(
+    session: Session, choosing: Choosing, thrown: Tensor | None, new_tokens: int, copies: int, compile: bool = False
+) -> Iterator[Step]:
+    """The one loop where nothing but the model and chance decides: a token is one launch, and Python only counts."""
+    key, state = borrow(session, new_tokens, copies, choosing, compile)
+    try:
+        _begin(session, state, copies, thrown)
+        state.choose()
+        for n in range(new_tokens):
+            if n:
+                state.step()
+            yield Step(state.out[:, n], state.logits, state.logits, state.done[:, n])
+            if choosing.ends and n % LOOK_EVERY == LOOK_EVERY - 1 and bool(state.finished.all()):
+                return
+    finally:
+        give_back(session.model, key, state)
+
+
+def borrow(
+    session: Session, new_tokens: int, copies: int, choosing: Choosing | None, compile: bool
+) -> tuple[object, Recording]:
+    """A recording for calls of this shape: kept from an earlier one, or new. Two texts at once need two of them."""
+    rows = len(session.tokens) * copies
+    prompt = _round(session.prompt)
+    if session.limit is not None:  # padding must not reach beyond the model's positions
+        prompt = min(prompt, session.limit)
+    span = _round(prompt + new_tokens)
+    model = session.model
+    assert isinstance(model, StackModel)
+    where = model.stack.embed.tokens.weight.data_ptr()  # weights that moved need another recording
+    key = (rows, prompt, span, where, compile, None if choosing is None else choosing.key)
+    known = _recordings.setdefault(model, OrderedDict()).pop(key, None)
+    if known is not None:
+        return key, known
+    if model.device.type == "cuda":
+        _lay_out(model)
+    return key, Recording(model, rows, prompt, span, choosing, compile)
+
+
+def give_back(model: Model, key: object, recording: Recording) -> None:
+    kept = _recordings.setdefault(model, OrderedDict())
+    kept[key] = recording
+    while len(kept) > KEPT:
+        kept.popitem(last=False)
+
+
+def _begin(session: Session, state: Recording, copies: int, thrown: Tensor | None) -> None:
+    ids, mask = session.aligned_prompt()
+    if copies > 1:
+        ids, mask = ids.repeat_interleave(copies, 0), mask.repeat_interleave(copies, 0)
+    state.begin(ids, mask, session.first_position, thrown)
+
+
+def _round(length: int) -> int:
+    """Up to a power of two, or to a multiple of two blocks: few shapes, little waste."""
+    return -(-length // (2 * BLOCK)) * 2 * BLOCK if length > BLOCK else max(16, 1 << (length - 1).bit_length())
+
+
+@contextmanager
+def compiled(layers: nn.ModuleList) -> Iterator[None]:
+    """Inside, the layers run compiled. They are alike, so one compilation serves them all."""
+    if not has_triton():
+        raise InputError("compile needs Triton, which is not installed here. Leave it out: recorded steps go without.")
+    for layer in layers:
+        layer._compiled_call_impl = torch.compile(layer._call_impl, dynamic=False)
+    try:
+        with torch._dynamo.config.patch(recompile_limit=64):  # every shape that is recorded is compiled for itself
+            yield
+    finally:
+        for layer in layers:
+            layer._compiled_call_impl = None
+
+
+def _lay_out(model: Model) -> None:
+    """Matrices with their rows in a piece, which is how the kernel for one row reads them."""
+    row_linear.prepare()
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and not module.weight.is_contiguous():
+            module.weight.data = module.weight.data.contiguous()

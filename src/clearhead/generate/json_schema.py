@@ -1,0 +1,461 @@
+"""Turns a JSON schema into the parts of an automaton, so that what is written is valid from the first byte on.
+
+What is written is JSON in one manner: no spaces but at most one after `:` and `,`; properties in the order of the
+schema, optional ones left out or not; keys and fixed values spelled as `json.dumps(…, ensure_ascii=False)` does;
+whole numbers as digits, up to 18 of them, fractions up to 17, exponents up to two (more would overflow).
+
+Where a schema leaves open what JSON Schema would allow, the narrow meaning is taken, which is always valid:
+an object with `properties` has no others unless `additionalProperties` says so, an array with `prefixItems` nothing
+after them unless `items` says so, and `properties` without a `type` means an object (`items` an array, and so on).
+Other properties come after those of the schema, and their keys need no escapes. `$ref` may be recursive: it, and the
+values of a schema that allows anything, are nested up to `max_depth` times.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from clearhead.errors import InputError, did_you_mean
+from clearhead.generate.automaton import (
+    EMPTY,
+    NOTHING,
+    Either,
+    Part,
+    Ranges,
+    Repeat,
+    Row,
+    all_but,
+    byte,
+    characters,
+    literal,
+    maybe,
+)
+from clearhead.generate.regex import parse_regex, parse_search
+
+_KINDS = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "prefixItems", "minItems", "maxItems"},
+    "string": {"minLength", "maxLength", "pattern"},
+    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    "boolean": set(),
+    "null": set(),
+}  # each type with the keywords that are about it
+_ABOUT_TYPES = set().union(*_KINDS.values())
+_WHOLE = ("anyOf", "oneOf", "allOf", "$ref", "enum", "const")  # each says all there is, but for a type
+_NOTES = set(
+    "title description default examples example $schema $id $comment $defs definitions deprecated readOnly writeOnly "
+    "discriminator".split()
+)
+_KNOWN = {"type", *_ABOUT_TYPES, *_WHOLE}
+
+_DIGITS, _FRACTION = 18, 17
+_DIGIT = byte(0x30, 0x39)
+_INTEGER = parse_regex(rf"0|-?[1-9]\d{{0,{_DIGITS - 1}}}")
+_NUMBER = parse_regex(rf"-?(?:0|[1-9]\d{{0,{_DIGITS - 1}}})(?:\.\d{{1,{_FRACTION}}})?(?:[eE][+-]?\d{{1,2}})?")
+_COMMA, _COLON = parse_regex(", ?"), parse_regex(": ?")
+_QUOTE = literal('"')
+_BARE = all_but([(0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C)])  # characters that stand for themselves in a string
+_HEX = "[0-9A-Fa-f]"
+_ESCAPE = parse_regex(
+    rf'\\(?:["\\/bfnrt]|u(?:[0-9A-Ca-cEFef]{_HEX}{{3}}|[Dd][0-7]{_HEX}{{2}}'
+    rf"|[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}))"  # a character beyond 0xFFFF is a pair
+)
+_CHARACTER = Either([characters(_BARE), _ESCAPE])
+_ANYTHING = {"type": [kind for kind in _KINDS if kind != "integer"]}
+
+
+def parse_schema(schema: Mapping[str, Any] | bool, max_depth: int = 16) -> Part:
+    """The JSON texts that are valid."""
+    if not isinstance(max_depth, int) or isinstance(max_depth, bool) or max_depth < 1:
+        raise InputError(f"max_depth must be a whole number of at least 1, but it is {max_depth!r}.")
+    part = _Schemas(schema).part("#", schema, max_depth)
+    if not part.possible:
+        raise InputError(
+            f"No JSON text can satisfy this schema, or only one nested deeper than max_depth={max_depth}. "
+            "Look for contradictory limits, for required properties that additionalProperties forbids, and for a "
+            "$ref that always needs itself."
+        )
+    return part
+
+
+class _Schemas:
+    """A schema with everything it refers to. `where` is the place in it, for messages and to find it again."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._parts: dict[tuple[str, int], Part] = {}
+
+    def part(self, where: str, schema: Any, depth: int) -> Part:
+        key = where, depth
+        if key not in self._parts:
+            self._parts[key] = self._new_part(where, schema, depth)
+        return self._parts[key]
+
+    def _new_part(self, where: str, schema: Any, depth: int) -> Part:
+        schema = _checked(where, schema)
+        if schema is False:
+            return NOTHING
+        if schema is True or not schema.keys() & _KNOWN:
+            return self.part("anything", _ANYTHING, depth - 1) if depth else NOTHING
+        whole = [name for name in _WHOLE if name in schema]
+        if not whole:
+            return Either([getattr(self, f"_{kind}")(where, schema, depth) for kind in _types(where, schema)])
+        also = schema.keys() & _KNOWN - {whole[0]} - ({"type"} if whole[0] in ("enum", "const") else set())
+        if also:
+            raise InputError(
+                f"{whole[0]} at {where} stands beside {', '.join(sorted(also))}; both at once are not implemented. "
+                f"Put everything into the alternatives of {whole[0]}, or leave one out."
+            )
+        if whole[0] == "$ref":
+            return self.part(*self._target(where, schema["$ref"]), depth - 1) if depth else NOTHING
+        if whole[0] in ("enum", "const"):
+            kinds = _types(where, schema)
+            return Either([_written(value) for value in _values(where, schema) if _kinds_of(value) & set(kinds)])
+        options = schema[whole[0]]
+        if not isinstance(options, list) or not options:
+            raise InputError(f"{whole[0]} at {where} must be a list of schemas that is not empty.")
+        if whole[0] == "allOf" and len(options) > 1:
+            raise InputError(f"allOf at {where} with more than one schema is not implemented. Merge them into one.")
+        if whole[0] == "oneOf":
+            self._check_apart(where, options)
+        return Either([self.part(f"{where}/{whole[0]}/{n}", option, depth) for n, option in enumerate(options)])
+
+    def _target(self, where: str, pointer: Any) -> tuple[str, Any]:
+        """What a $ref means."""
+        if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
+            raise InputError(f"$ref at {where} is {pointer!r}; only places in the same schema are read, '#/$defs/…'.")
+        found = self.root
+        for step in pointer.split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and step.isdigit() and int(step) < len(found):
+                found = found[int(step)]
+            elif isinstance(found, dict) and step in found:
+                found = found[step]
+            else:
+                near = did_you_mean(step, found) if isinstance(found, dict) else ""
+                raise InputError(f"$ref at {where} is {pointer!r}, but the schema has no {step!r} there.{near}")
+        return pointer, found
+
+    # ---- one type each
+
+    def _null(self, where: str, schema: Any, depth: int) -> Part:
+        return literal("null")
+
+    def _boolean(self, where: str, schema: Any, depth: int) -> Part:
+        return Either([literal("true"), literal("false")])
+
+    def _string(self, where: str, schema: Any, depth: int) -> Part:
+        least, most = _limits(where, schema, "minLength", "maxLength")
+        if "pattern" not in schema:
+            return Row([_QUOTE, Repeat(_CHARACTER, least, most), _QUOTE])
+        if least or most is not None:
+            raise InputError(f"pattern at {where} stands beside a length; put the length into the pattern: {{m,n}}.")
+        try:
+            return Row([_QUOTE, parse_search(schema["pattern"], _spelled), _QUOTE])
+        except InputError as error:
+            raise InputError(f"pattern at {where}: {error}") from error
+
+    def _integer(self, where: str, schema: Any, depth: int) -> Part:
+        low, low_open, high, high_open = _bounds(where, schema)
+        if low is None and high is None:
+            return _INTEGER
+        least = None if low is None else math.floor(low) + 1 if low_open else math.ceil(low)
+        most = None if high is None else math.ceil(high) - 1 if high_open else math.floor(high)
+        size = _size(least, most)
+        least, most = -size if least is None else least, size if most is None else most
+        return Either([_whole(max(least, 0), most), Row([literal("-"), _whole(max(-most, 1), -least)])])
+
+    def _number(self, where: str, schema: Any, depth: int) -> Part:
+        low, low_open, high, high_open = _bounds(where, schema)
+        if low is None and high is None:
+            return _NUMBER
+        if any(bound is not None and bound != int(bound) for bound in (low, high)):
+            raise InputError(f"A limit of the number at {where} is a fraction; only whole ones are implemented.")
+        size = _size(low, high)
+        least, most = int(-size if low is None else low), int(size if high is None else high)
+        parts = []
+        if most >= 0:
+            parts.append(_real(max(least, 0), most, low_open and least >= 0, high_open))
+        if least < 0:
+            below = _real(max(-most, 0), -least, high_open and most <= 0, low_open)
+            parts.append(Row([literal("-"), below]))
+        return Either(parts)
+
+    def _array(self, where: str, schema: Any, depth: int) -> Part:
+        least, most = _limits(where, schema, "minItems", "maxItems")
+        first = schema.get("prefixItems", [])
+        if not isinstance(first, list):
+            raise InputError(f"prefixItems at {where} must be a list of schemas.")
+        if isinstance(schema.get("items"), list):
+            raise InputError(f"items at {where} is a list, as older schemas write it. Name it prefixItems.")
+        open_end = "items" in schema or not first or least > len(first)
+        item = self.part(f"{where}/items", schema.get("items", True), depth) if open_end else NOTHING
+        parts = [self.part(f"{where}/prefixItems/{n}", one, depth) for n, one in enumerate(first)][:most]
+        count = len(parts)
+        # from the end to the front: what may follow the items so far
+        tail: Part = Repeat(Row([_COMMA, item]), max(least - count, 0), None if most is None else most - count)
+        if count == 0:
+            many = Row([item, Repeat(Row([_COMMA, item]), max(least - 1, 0), None if most is None else most - 1)])
+            inside = Either([EMPTY if least == 0 else NOTHING, NOTHING if most == 0 else many])
+            return Row([literal("["), inside, literal("]")])
+        for n in reversed(range(1, count)):
+            more: Part = Row([_COMMA, parts[n], tail])
+            tail = more if n < least else maybe(more)
+        inside = Either([EMPTY if least == 0 else NOTHING, Row([parts[0], tail])])
+        return Row([literal("["), inside, literal("]")])
+
+    def _object(self, where: str, schema: Any, depth: int) -> Part:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if not isinstance(properties, dict):
+            raise InputError(f"properties at {where} must be an object of schemas.")
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            raise InputError(f"required at {where} must be a list of names.")
+        # a schema that names no properties is about any object
+        other = schema.get("additionalProperties", not properties)
+        other_where = f"{where}/additionalProperties"
+        pairs: list[tuple[Part, bool]] = []
+        for name in [*properties, *(name for name in dict.fromkeys(required) if name not in properties)]:
+            if name in properties:
+                step = name.replace("~", "~0").replace("/", "~1")
+                value = self.part(f"{where}/properties/{step}", properties[name], depth)
+            else:
+                value = self.part(other_where, schema.get("additionalProperties", True), depth)
+            pairs.append((Row([_written(name), _COLON, value]), name in required))
+        unlisted = _none_of([*properties, *required])
+        extra = Row([_QUOTE, unlisted, _QUOTE, _COLON, self.part(other_where, other, depth)])
+        # from the end to the front: what may follow once something is there, and while nothing is
+        after: Part = Repeat(Row([_COMMA, extra]))
+        begin: Part = maybe(Row([extra, after]))
+        for pair, needed in reversed(pairs):
+            begin = Either([Row([pair, after]), NOTHING if needed else begin])
+            after = Either([Row([_COMMA, pair, after]), NOTHING if needed else after])
+        return Row([literal("{"), begin, literal("}")])
+
+    # ---- oneOf: exactly one alternative may hold, so no value may fit two
+
+    def _check_apart(self, where: str, options: list[Any]) -> None:
+        for n, one in enumerate(options):
+            for m, other in enumerate(options[:n]):
+                if not self._apart(one, other, 4):
+                    raise InputError(
+                        f"oneOf at {where}: a value may fit alternatives {m} and {n} at once, which oneOf forbids. "
+                        "Use anyOf, or give both a required property with different const values."
+                    )
+
+    def _apart(self, one: Any, other: Any, depth: int) -> bool:
+        """Whether it is certain that no value fits both."""
+        if not depth:
+            return False
+        one, other = (self._resolved(schema) for schema in (one, other))
+        for left, right in ((one, other), (other, one)):
+            if left is False:
+                return True
+            if left is True or not left:
+                return False
+            for name in ("anyOf", "oneOf", "allOf"):
+                if name in left:
+                    return all(self._apart(option, right, depth - 1) for option in left[name])
+        if all("enum" in schema or "const" in schema for schema in (one, other)):
+            keys = [{_key(value) for value in _values("oneOf", schema)} for schema in (one, other)]
+            return not keys[0] & keys[1]
+        shared = _reach(one) & _reach(other)
+        if shared != {"object"}:
+            return not shared
+        named = set(one.get("required", ())) & set(other.get("required", ()))
+        both = [[schema.get("properties", {}).get(name, True) for schema in (one, other)] for name in sorted(named)]
+        return any(self._apart(left, right, depth - 1) for left, right in both)
+
+    def _resolved(self, schema: Any) -> Any:
+        for _ in range(16):
+            if not isinstance(schema, dict) or "$ref" not in schema:
+                break
+            schema = self._target("oneOf", schema["$ref"])[1]
+        return schema
+
+
+# ---- reading keywords
+
+
+def _checked(where: str, schema: Any) -> Any:
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, Mapping):
+        raise InputError(f"The schema at {where} must be an object, true or false, not {type(schema).__name__}.")
+    unknown = [name for name in schema if name not in _KNOWN | _NOTES]
+    if unknown:
+        hint = did_you_mean(str(unknown[0]), _KNOWN) or " Leave it out, or say it with the others."
+        raise InputError(f"The schema at {where} has {unknown[0]!r}, which is not implemented.{hint}")
+    return schema
+
+
+def _types(where: str, schema: Mapping[str, Any]) -> list[str]:
+    """The types a schema allows: what it says, or what its keywords are about, or all."""
+    if "type" not in schema:
+        about = [kind for kind in _KINDS if schema.keys() & _KINDS[kind]]
+        return [kind for kind in about or _KINDS if kind != "integer"]
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    for kind in kinds:
+        if kind not in _KINDS:
+            near = did_you_mean(str(kind), _KINDS)
+            raise InputError(f"type at {where} is {kind!r}; it must be one of {', '.join(_KINDS)}.{near}")
+    return list(dict.fromkeys(kinds))
+
+
+def _values(where: str, schema: Mapping[str, Any]) -> list[Any]:
+    values = [schema["const"]] if "const" in schema else schema["enum"]
+    if not isinstance(values, list) or not values:
+        raise InputError(f"enum at {where} must be a list that is not empty.")
+    return values
+
+
+def _limits(where: str, schema: Mapping[str, Any], least: str, most: str) -> tuple[int, int | None]:
+    for name in (least, most):
+        value = schema.get(name, 0)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise InputError(f"{name} at {where} must be a whole number from 0, but it is {value!r}.")
+    if most in schema and schema.get(least, 0) > schema[most]:
+        raise InputError(f"{least} at {where} is {schema[least]}, above {most} = {schema[most]}.")
+    return schema.get(least, 0), schema.get(most)
+
+
+_Bound = int | float | None
+
+
+def _bounds(where: str, schema: Mapping[str, Any]) -> tuple[_Bound, bool, _Bound, bool]:
+    """The lower limit, whether it is excluded; the upper limit, whether it is excluded."""
+    for name in sorted(_KINDS["number"] & schema.keys()):
+        value = schema[name]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise InputError(f"{name} at {where} must be a number, but it is {value!r}.")
+    lows = [(schema[name], name != "minimum") for name in ("minimum", "exclusiveMinimum") if name in schema]
+    highs = [(schema[name], name == "maximum") for name in ("maximum", "exclusiveMaximum") if name in schema]
+    low, low_open = max(lows, default=(None, False))
+    high, high_closed = min(highs, default=(None, True))
+    return low, low_open, high, not high_closed
+
+
+def _kinds_of(value: Any) -> set[str]:
+    """The types that a value has."""
+    if value is None:
+        return {"null"}
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int | float):
+        return {"number", "integer"} if isinstance(value, int) or value.is_integer() else {"number"}
+    return {"string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"}
+
+
+def _reach(schema: Mapping[str, Any]) -> set[str]:
+    """The types that values of a schema may have; a number may be a whole one."""
+    if "enum" in schema or "const" in schema:
+        return set().union(*(_kinds_of(value) for value in _values("oneOf", schema)))
+    if "type" not in schema:  # JSON Schema's meaning: keywords say nothing about other types
+        return set(_KINDS)
+    kinds = set(_types("oneOf", schema))
+    return kinds | ({"integer"} if "number" in kinds else set())
+
+
+def _key(value: Any) -> tuple[str, Any]:
+    """Equal for values that JSON calls equal."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "number", value
+    return "", json.dumps(value, sort_keys=True)
+
+
+# ---- writing values
+
+
+def _written(value: Any) -> Part:
+    """A fixed value, with the freedom of a space that all values have."""
+    if isinstance(value, dict):
+        pairs = [Row([_written(str(name)), _COLON, _written(item)]) for name, item in value.items()]
+        return Row([literal("{"), *_joined(pairs), literal("}")])
+    if isinstance(value, list):
+        return Row([literal("["), *_joined([_written(item) for item in value]), literal("]")])
+    try:
+        return literal(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The schema has the value {value!r}, which JSON cannot write: {error}.") from error
+
+
+def _joined(parts: Iterable[Part]) -> list[Part]:
+    return [one for part in parts for one in (_COMMA, part)][1:]
+
+
+def _spelled(ranges: Ranges) -> Part:
+    """One character of a pattern, as it stands in a JSON string: escaped where it must be, and only there."""
+    special = [code for code in (*range(0x20), 0x22, 0x5C) if any(low <= code <= high for low, high in ranges)]
+    return Either([characters(_shared(ranges, _BARE)), *(literal(json.dumps(chr(code))[1:-1]) for code in special)])
+
+
+def _none_of(names: Iterable[str]) -> Part:
+    """The inside of a key that is none of these."""
+    rest = set(names)
+    firsts = {name[0] for name in rest if name}
+    taken = [(ord(char),) * 2 for char in firsts]
+    parts: list[Part] = [] if "" in rest else [EMPTY]
+    parts.append(Row([characters(_shared(_BARE, all_but(taken))), Repeat(characters(_BARE))]))
+    for char in sorted(firsts):
+        if _shared(_BARE, [(ord(char),) * 2]):
+            parts.append(Row([literal(char), _none_of(name[1:] for name in rest if name[:1] == char)]))
+    return Either(parts)
+
+
+def _shared(ranges: Ranges, others: Ranges) -> list[tuple[int, int]]:
+    """The characters in both."""
+    found = [(max(low, first), min(high, last)) for low, high in ranges for first, last in others]
+    return [(low, high) for low, high in found if low <= high]
+
+
+# ---- numbers within limits
+
+
+def _size(*bounds: _Bound) -> int:
+    """How far numbers go on the side without a limit."""
+    return max(10**_DIGITS - 1, *(10 * abs(int(bound)) for bound in bounds if bound is not None))
+
+
+def _whole(least: int, most: int) -> Part:
+    """The whole numbers from least (not below 0) to most."""
+    parts = []
+    for length in range(len(str(least)), len(str(max(most, 0))) + 1):
+        low, high = max(least, 10 ** (length - 1) if length > 1 else 0), min(most, 10**length - 1)
+        if low <= high:
+            parts.append(_between(str(low), str(high)))
+    return Either(parts)
+
+
+def _between(low: str, high: str) -> Part:
+    """Digits from one text to another of the same length."""
+    if not low:
+        return EMPTY
+    free = len(low) - 1
+    if low == "0" * len(low) and high == "9" * len(low):
+        return Repeat(_DIGIT, len(low), len(low))
+    if low[0] == high[0]:
+        return Row([literal(low[0]), _between(low[1:], high[1:])])
+    parts = [
+        Row([literal(low[0]), _between(low[1:], "9" * free)]),
+        Row([literal(high[0]), _between("0" * free, high[1:])]),
+    ]
+    if ord(high[0]) - ord(low[0]) > 1:
+        parts.append(Row([byte(ord(low[0]) + 1, ord(high[0]) - 1), Repeat(_DIGIT, free, free)]))
+    return Either(parts)
+
+
+def _real(least: int, most: int, above: bool, below: bool) -> Part:
+    """The numbers from least (not below 0) to most, with or without a fraction; above and below leave out the ends."""
+    some = parse_regex(rf"\.\d{{1,{_FRACTION}}}")
+    parts: list[Part] = []
+    if least < most:
+        nonzero = parse_regex(rf"\.0{{0,{_FRACTION - 1}}}[1-9]\d{{0,{_FRACTION - 1}}}")
+        parts.append(Row([literal(str(least)), nonzero if above else maybe(some)]))
+        parts.append(Row([_whole(least + 1, most - 1), maybe(some)]))
+    if least < most or (least == most and not above):
+        zero = maybe(parse_regex(rf"\.0{{1,{_FRACTION}}}"))
+        parts.append(NOTHING if below else Row([literal(str(most)), zero]))
+    return Either(parts)

@@ -1,0 +1,207 @@
+"""Reads a regular expression into the parts of an automaton: what describes a set of texts, and nothing more.
+
+Read: characters, `.` (all but a line end), classes, `|`, groups, `* + ? {m} {m,} {m,n} {,n}` (lazy or not: the texts
+are the same), and the escapes `\\d \\w \\s` and their opposites, which mean ASCII. All else is refused by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clearhead.errors import InputError
+from clearhead.generate.automaton import EMPTY, Either, Part, Ranges, Repeat, Row, all_but, characters, merged
+
+Spell = Callable[[Ranges], Part]  # how one character out of these is written
+
+_DIGIT = [(0x30, 0x39)]
+_WORD = [(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)]
+_SPACE = [(0x09, 0x0D), (0x20, 0x20)]
+_CLASSES = {
+    "d": _DIGIT, "w": _WORD, "s": _SPACE, "D": all_but(_DIGIT), "W": all_but(_WORD), "S": all_but(_SPACE)
+}  # fmt: skip
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+_HEX = {"x": 2, "u": 4}
+_DEEPEST = 100
+_GROUPS = {
+    "(?=": "a lookahead", "(?!": "a lookahead", "(?<=": "a lookbehind", "(?<!": "a lookbehind",
+    "(?P=": "a backreference", "(?P<": "a named group", "(?<": "a named group", "(?#": "a comment",
+    "(?>": "an atomic group", "(?(": "a conditional group",
+}  # fmt: skip
+
+
+def parse_regex(pattern: str, spell: Spell = characters) -> Part:
+    """The texts that the whole pattern matches."""
+    if not isinstance(pattern, str):
+        raise InputError(f"A regular expression is a string, not {type(pattern).__name__}.")
+    return _Parser(pattern, spell).whole()
+
+
+def parse_search(pattern: str, spell: Spell) -> Part:
+    """The texts in which the pattern is found, as JSON schemas mean it: `^` and `$` stand only at the ends."""
+    if not isinstance(pattern, str):
+        raise InputError(f"A regular expression is a string, not {type(pattern).__name__}.")
+    begins = pattern.startswith("^")
+    slashes = len(pattern[:-1]) - len(pattern[:-1].rstrip("\\"))
+    ends = pattern.endswith("$") and slashes % 2 == 0
+    inner = _Parser(pattern[begins : len(pattern) - ends], spell)
+    part = inner.whole()
+    if (begins or ends) and inner.branches > 1:
+        raise InputError(f"In {pattern!r} an anchor belongs to one side of a | only. Write ^(?:…|…)$.")
+    anything = Repeat(spell([(0, 0x10FFFF)]))
+    return Row([EMPTY if begins else anything, part, EMPTY if ends else anything])
+
+
+class _Parser:
+    """Reads from left to right; `branches` counts those at the top."""
+
+    def __init__(self, pattern: str, spell: Spell) -> None:
+        self.pattern, self.spell = pattern, spell
+        self.at = 0
+        self.branches = self._depth = 0
+
+    def whole(self) -> Part:
+        parts = self._branches()
+        if self.at < len(self.pattern):
+            raise self._wrong("a ) without its (", r"Write \) for the character")
+        self.branches = len(parts)
+        return Either(parts)
+
+    def _branches(self) -> list[Part]:
+        parts = [self._sequence()]
+        while self._take("|"):
+            parts.append(self._sequence())
+        return parts
+
+    def _sequence(self) -> Part:
+        parts = []
+        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
+            parts.append(self._repeated(self._one()))
+        return Row(parts)
+
+    def _one(self) -> Part:
+        char = self.pattern[self.at]
+        if char == "(":
+            return self._group()
+        if char == "[":
+            return self.spell(self._class())
+        if char in "^$":
+            raise self._wrong(f"the anchor {char}", "The pattern is matched from end to end anyway")
+        if char in "*+?":
+            raise self._wrong(f"{char} with nothing to repeat", f"Write \\{char} for the character")
+        if char == "{":
+            raise self._wrong("{ with nothing to repeat", r"Write \{ for the character")
+        if char == "\\":
+            return self.spell(self._escape())
+        self.at += 1
+        return self.spell(all_but([(0x0A, 0x0A)]) if char == "." else [(ord(char), ord(char))])
+
+    def _group(self) -> Part:
+        rest = self.pattern[self.at :]
+        if rest.startswith("(?") and not rest.startswith("(?:"):
+            name = next((name for start, name in _GROUPS.items() if rest.startswith(start)), "a flag")
+            raise self._wrong(name, "Only ( ) and (?: ) are read")
+        opened = self.at
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self._wrong(f"more than {_DEEPEST} groups within each other", "Nest fewer")
+        self.at += 3 if rest.startswith("(?:") else 1
+        part = Either(self._branches())
+        self._depth -= 1
+        if not self._take(")"):
+            self.at = opened
+            raise self._wrong("a ( without its )", r"Write \( for the character")
+        return part
+
+    def _repeated(self, part: Part) -> Part:
+        counts = self._counts()
+        if counts is None:
+            return part
+        if self._take("+"):
+            self.at -= 1
+            raise self._wrong("a possessive quantifier", "Put what is repeated twice into a group")
+        self._take("?")  # lazy: another order of search, the same texts
+        if self._counts() is not None:
+            self.at -= 1
+            raise self._wrong("two quantifiers in a row", "Put the first into a group")
+        return Repeat(part, *counts)
+
+    def _counts(self) -> tuple[int, int | None] | None:
+        """The quantifier here, if there is one."""
+        if self.at < len(self.pattern) and self.pattern[self.at] in "*+?":
+            self.at += 1
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[self.pattern[self.at - 1]]
+        if not self._take("{"):
+            return None
+        close = self.pattern.find("}", self.at)
+        numbers = self.pattern[self.at : close].split(",") if close > 0 else []
+        least, most = (numbers[0], numbers[-1]) if 0 < len(numbers) < 3 else ("?", "?")
+        if not all(n == "" or (n.isascii() and n.isdigit()) for n in (least, most)) or numbers in ([""], ["", ""]):
+            self.at -= 1
+            raise self._wrong("a { that is no quantifier", r"Write {2,5} with plain numbers, or \{ for the character")
+        self.at = close + 1
+        found = int(least or 0), int(most) if most else None
+        if found[1] is not None and found[0] > found[1]:
+            raise self._wrong(f"a quantifier whose least, {least}, is above its most, {most}", "Exchange them")
+        return found
+
+    def _class(self) -> Ranges:
+        opened = self.at
+        self.at += 1
+        negated = self._take("^")
+        found: list[tuple[int, int]] = []
+        while not self._take("]"):
+            low = self._of_class(opened)
+            if self._dash():
+                high = self._of_class(opened)
+                if len(low) != 1 or len(high) != 1 or low[0][0] != low[0][1] or high[0][0] != high[0][1]:
+                    raise self._wrong("a range between classes", r"Write \- for the character")
+                if low[0][0] > high[0][0]:
+                    raise self._wrong("a range from the higher to the lower character", "Exchange them")
+                low = [(low[0][0], high[0][0])]
+            found += low
+        if not found:
+            self.at = opened
+            raise self._wrong("an empty class", r"Write \] for the character ]")
+        return all_but(found) if negated else merged(found)
+
+    def _of_class(self, opened: int) -> Ranges:
+        if self.at >= len(self.pattern):
+            self.at = opened
+            raise self._wrong("a [ without its ]", r"Write \[ for the character")
+        if self.pattern[self.at] == "\\":
+            return self._escape()
+        self.at += 1
+        return [(ord(self.pattern[self.at - 1]),) * 2]
+
+    def _dash(self) -> bool:
+        """Takes a - that makes a range; one before the closing ] is a character."""
+        found = self.pattern[self.at : self.at + 1] == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", "")
+        self.at += found
+        return found
+
+    def _escape(self) -> Ranges:
+        char = self.pattern[self.at + 1 : self.at + 2]
+        if char in _CLASSES:
+            self.at += 2
+            return _CLASSES[char]
+        if char in _HEX:
+            digits = self.pattern[self.at + 2 : self.at + 2 + _HEX[char]]
+            if len(digits) < _HEX[char] or not all(d in "0123456789abcdefABCDEF" for d in digits):
+                raise self._wrong(f"\\{char} without {_HEX[char]} hexadecimal digits", "Write them")
+            self.at += 2 + len(digits)
+            return [(int(digits, 16),) * 2]
+        if char.isdigit() and char != "0":
+            raise self._wrong(f"the backreference \\{char}", "What was matched before cannot be asked for again")
+        if char == "" or (char.isalnum() and char not in _CONTROLS):
+            names = {"b": "the word boundary", "B": "the word boundary", "A": "the anchor", "Z": "the anchor"}
+            raise self._wrong(f"{names.get(char, 'the escape')} \\{char}", "Only a few escapes are read")
+        self.at += 2
+        return [(ord(_CONTROLS.get(char, char)),) * 2]
+
+    def _take(self, char: str) -> bool:
+        found = self.pattern.startswith(char, self.at)
+        self.at += len(char) * found
+        return found
+
+    def _wrong(self, what: str, hint: str) -> InputError:
+        return InputError(f"The regular expression {self.pattern!r} has {what} at place {self.at}. {hint}.")

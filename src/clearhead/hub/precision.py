@@ -1,0 +1,126 @@
+"""How many bits a model's weights get when it is loaded: as asked, or (quantize="auto") as this machine measures.
+
+The rule of "auto": the fastest of fp32, bf16, int8 and int4 whose products of one row are off by at most 2 % (the
+length of the error against the length of the result, on this model's own largest layer and its output matrix). int8
+and bf16 usually are within it; int4 is not, so it is for those who ask for it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError, did_you_mean
+from clearhead.models import Model
+from clearhead.nn import native
+from clearhead.nn.linear import Linear
+from clearhead.nn.quantized import KINDS, QuantizedLinear, QuantizedMatrix, quantize_
+
+MOST_ERROR = 0.02
+CHOICES = ("int8", "int4", "auto")
+_CACHES = 64 * 2**20  # bytes that push a small matrix out of the processor's caches, as the rest of a model would
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one precision costs and loses."""
+
+    name: str  # float32, bfloat16, int8 or int4
+    milliseconds: float  # for the matrices of one token
+    error: float  # length of the error / length of the result
+
+    @property
+    def fits(self) -> bool:
+        return self.error <= MOST_ERROR
+
+
+def check_quantize(quantize: str | None, dtype: torch.dtype | None, device: torch.device) -> None:
+    """Complain before anything is read."""
+    if quantize is None:
+        return
+    if quantize not in CHOICES:
+        raise InputError(
+            f"quantize cannot be {quantize!r}.{did_you_mean(str(quantize), CHOICES)} Known: {', '.join(CHOICES)}; "
+            "or leave it out."
+        )
+    if device.type != "cpu":
+        raise InputError(f"Quantised products run on the CPU here, not on {device}. Leave quantize or device out.")
+    if dtype not in (None, torch.float32):
+        name = str(dtype).removeprefix("torch.")
+        raise InputError(f"A quantised model computes in float32, not {name}: leave dtype or quantize out.")
+
+
+def apply(model: Model, quantize: str) -> Model:
+    """Round the model's weights, in place; "auto" measures first and prints what it found."""
+    if quantize == "auto":
+        quantize = choose(model)
+    if quantize in KINDS:
+        quantize_(model, quantize)
+        return model
+    model.to(getattr(torch, quantize))
+    if quantize == "bfloat16":  # a copy anyway, so it may as well lie in the order that is read fastest
+        for layer in model.modules():
+            if isinstance(layer, Linear):
+                layer.weight.data = layer.weight.data.contiguous()
+    return model
+
+
+def choose(model: Model) -> str:
+    """The best precision by the rule above: "float32", "bfloat16", "int8" or "int4". Prints the table."""
+    table = measure(model)
+    best = min((row for row in table if row.fits), key=lambda row: row.milliseconds)
+    print(f"quantize='auto', one token on {torch.get_num_threads()} threads:", file=sys.stderr)
+    for row in table:
+        mark = "chosen" if row is best else "" if row.fits else f"error above {MOST_ERROR:.0%}"
+        print(f"  {row.name:9} {row.milliseconds:8.2f} ms   error {row.error:7.3%}   {mark}".rstrip(), file=sys.stderr)
+    return best.name
+
+
+@torch.no_grad()
+def measure(model: Model, repeats: int = 5) -> list[Measured]:
+    """Each precision on the largest layer (counted as often as its size goes into all layers) and the output matrix."""
+    native.kernels()
+    head = model.language_head
+    outputs = [head.output] if head is not None and isinstance(head.output, Linear) else []
+    layers = [m for m in model.modules() if isinstance(m, Linear) and m not in outputs]
+    if not layers:
+        raise InputError("This model has no matrices to quantise.")
+    largest = max(layers, key=lambda m: m.weight.numel())
+    times = sum(m.weight.numel() for m in layers) / largest.weight.numel()
+    samples = [(largest, times), *((m, 1.0) for m in outputs)]
+    chance = torch.Generator().manual_seed(0)
+    caches = torch.zeros(_CACHES // 4)
+    cost = dict.fromkeys(("float32", "bfloat16", *KINDS), 0.0)
+    error = dict.fromkeys(cost, 0.0)
+    for layer, count in samples:
+        weight = layer.weight.detach().float()
+        x = torch.randn(1, layer.in_features, generator=chance)
+        wanted = torch.nn.functional.linear(x, weight)
+        for name in cost:
+            product = _product(weight, name)
+            result = product(x).float()  # once untimed
+            seconds = []
+            for _ in range(repeats):
+                caches.add_(1)
+                start = time.perf_counter()
+                product(x)
+                seconds.append(time.perf_counter() - start)
+            cost[name] += statistics.median(seconds) * count * 1000
+            error[name] = max(error[name], float((result - wanted).norm() / wanted.norm().clamp_min(1e-30)))
+    return [Measured(name, cost[name], error[name]) for name in cost]
+
+
+def _product(weight: Tensor, name: str) -> Callable[[Tensor], Tensor]:
+    if name in KINDS:
+        return QuantizedLinear(QuantizedMatrix(weight, name))
+    dtype = getattr(torch, name)
+    layer = Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
+    rounded = weight if name == "float32" else weight.to(dtype).contiguous()
+    layer.weight = torch.nn.Parameter(rounded, requires_grad=False)
+    return lambda x: layer(x.to(dtype))

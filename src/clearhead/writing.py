@@ -1,0 +1,182 @@
+"""One call of generate, in text: watched token by token, or run to its end.
+
+What stands when it is interrupted is an answer like any other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.generate import Generation, Options, PromptCache, Run, cut_after
+from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.text import TextStream, Tokenizer
+
+
+@dataclass(frozen=True)
+class Written:
+    """One answer."""
+
+    text: str  # the prompt and what follows; of an encoder–decoder, the answer
+    new_text: str  # the answer alone
+    token_ids: list[int]
+    tokens: list[str]  # the same, as one can read them
+    log_probs: list[float]  # what the model gave each token, where it was asked for
+    finish_reason: str  # "end" (an end token), "stop" (a stop string), "length" (no room left) or "interrupted"
+    score: float | None = None  # a beam search's ranking
+
+
+class Writing:
+    """
+    asked       the options in force: those given, and what the model's own files say where they are silent
+    run         the call itself
+    answers     one for each text that is written, complete or not
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        prompts: list[str],
+        ids: Tensor,  # (prompts, time), padded on the left
+        mask: Tensor,
+        options: dict[str, Any],
+        *,
+        past: PromptCache | None = None,
+        log_probs: bool = True,
+    ) -> None:
+        self._began = time.perf_counter()
+        self._times: list[float] = []  # when each token was there
+        self.model, self._tokenizer, self._log_probs = model, tokenizer, log_probs
+        keywords = {**options, "return_dict_in_generate": log_probs}
+        self.asked = Options.from_keywords(keywords, model.generation).filled_in(model.config)
+        self.run = Run(model, ids, mask, self.asked, tokenizer, past)
+        answers_only = isinstance(model, EncoderDecoderModel)  # it answers its text rather than continuing it
+        pairs = zip(ids.tolist(), mask.tolist(), strict=True)
+        real = [[token for token, seen in zip(*pair, strict=True) if seen] for pair in pairs]
+        self._rows = [
+            _Row(tokenizer, "" if answers_only else prompt, [] if answers_only else tokens, self.run.strings)
+            for prompt, tokens in zip(prompts, real, strict=True)
+            for _ in range(self.asked.num_return_sequences)
+        ]
+
+    @property
+    def streams(self) -> bool:
+        """Whether there is one text that grows: neither a search, which decides at the end, nor several at once."""
+        return self.asked.num_beams == 1 and len(self._rows) == 1
+
+    @torch.no_grad()
+    def pieces(self) -> Iterator[str]:
+        """The new text of the first answer, as it is written."""
+        if self.asked.num_beams > 1:
+            self.finish()
+            yield self._rows[0].text
+            return
+        for step in self.run.steps():
+            chances: list[float] | None = None
+            if self._log_probs:
+                chances = step.logits.log_softmax(-1).gather(1, step.tokens[:, None])[:, 0].tolist()
+            chosen, over = step.tokens.tolist(), step.finished.tolist()
+            self._times.append(time.perf_counter())
+            written = [
+                row.add(chosen[n], None if chances is None else chances[n], over[n]) for n, row in enumerate(self._rows)
+            ]
+            if written[0]:
+                yield written[0]
+            if all(over):  # an accelerator may go on a little
+                break
+        rest = [row.close() for row in self._rows]
+        if rest[0]:
+            yield rest[0]
+
+    @torch.no_grad()
+    def finish(self) -> list[Written]:
+        """Write to the end, without a look on the way."""
+        found = self.run.search() if self.asked.num_beams > 1 else self.run.collect()
+        self._times.append(time.perf_counter())
+        for n, row in enumerate(self._rows):
+            self._fill(row, found, n)
+        return self.answers
+
+    def _fill(self, row: _Row, found: Generation, n: int) -> None:
+        count = int(found.lengths[n])
+        new = found.new_tokens[n, :count].tolist()
+        chances = found.log_probs[n, :count].tolist() if self._log_probs else [None] * count
+        for token, chance in zip(new, chances, strict=True):
+            row.add(token, chance, False)
+        row.close()
+        row.reason = found.finish_reason[n] if found.finish_reason else None
+        row.score = None if found.sequences_scores is None else float(found.sequences_scores[n])
+
+    @property
+    def answers(self) -> list[Written]:
+        if self.asked.num_beams > 1 and not self._times:
+            return []  # a search has no answer before it has ended
+        ends = set(self.run.eos)
+        return [row.answer(ends, self._tokenizer) for row in self._rows]
+
+    @property
+    def full(self) -> bool:
+        """Whether the text has come to the end of the model's positions."""
+        limit = self.run.session.limit
+        return limit is not None and self.run.session.prompt + len(self._rows[0].ids) > limit
+
+    @property
+    def new_tokens(self) -> int:
+        """Of all answers; beams are one text until the end, so there the longest counts."""
+        counts = [len(row.ids) for row in self._rows]
+        return max(counts) if self.asked.num_beams > 1 else sum(counts)
+
+    @property
+    def times(self) -> list[float]:
+        """Seconds from the beginning to each token (or only to the last, where nobody looked on the way)."""
+        return [moment - self._began for moment in self._times]
+
+
+class _Row:
+    """One text as it grows."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: str, prompt_ids: list[int], stops: list[str]) -> None:
+        self._prompt, self._stops = prompt, stops
+        self._pieces = TextStream(tokenizer, skip_special_tokens=True)
+        for token in prompt_ids:  # so that a first piece gets its space right
+            self._pieces.push(token)
+        self._pieces.settle()
+        self.text = ""
+        self.ids: list[int] = []
+        self.log_probs: list[float] = []
+        self.reason: str | None = None  # where the call has said it
+        self.score: float | None = None
+        self._over = self._closed = False  # it has ended itself; there is no room for more
+
+    def add(self, token: int, log_prob: float | None, over: bool) -> str:
+        """The text that this token completes."""
+        if self._over:
+            return ""
+        self.ids.append(token)
+        if log_prob is not None:
+            self.log_probs.append(log_prob)
+        self._over = over
+        return self._shown(self._pieces.push(token))
+
+    def close(self) -> str:
+        """The rest, at the end of the text."""
+        self._closed = True
+        return self._shown(self._pieces.flush())
+
+    def _shown(self, piece: str) -> str:
+        kept = cut_after(self.text + piece, self._stops)[len(self.text) :]
+        self.text += kept
+        return kept
+
+    def answer(self, ends: set[int], tokenizer: Tokenizer) -> Written:
+        reason = self.reason or ("length" if self._closed else "interrupted")
+        if self._over:
+            reason = "end" if self.ids[-1] in ends else "stop"
+        tokens = tokenizer.readable(self.ids)
+        return Written(self._prompt + self.text, self.text, self.ids, tokens, self.log_probs, reason, self.score)
