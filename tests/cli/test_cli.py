@@ -34,7 +34,7 @@ def inside(*words):
 
 def test_help_teaches():
     text = inside("--help").output
-    for verb in ("generate", "fill", "embed", "walk", "tokenize", "models"):
+    for verb in ("generate", "next", "fill", "embed", "walk", "tokenize", "models"):
         assert verb in text
         assert "Usage" in inside(verb, "--help").output
     assert "clearhead generate" in inside("generate", "--help").output
@@ -73,7 +73,7 @@ def test_generate_json_beams_and_standard_input():
     data = json.loads(
         inside("generate", "The", "-n", "4", "--num-beams", "3", "--num-return-sequences", "2", "--json").stdout
     )
-    assert len(data["texts"]) == 2
+    assert len(data["answers"]) == 2
     piped = CliRunner().invoke(app, ["generate", "-", "-n", "3"], input="The robot")
     assert piped.stdout.startswith("The robot")
 

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from clearhead.cli import embed, fill, generate, models, tokenize, walk
+from clearhead.cli import bench, embed, fill, generate, models, next_token, tokenize, walk
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(
@@ -21,11 +21,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("generate")(generate.command)
+app.command("next")(next_token.command)
 app.command("fill")(fill.command)
 app.command("embed")(embed.command)
 app.command("walk")(walk.command)
 app.command("tokenize")(tokenize.command)
 app.add_typer(models.app, name="models")
+app.add_typer(bench.app, name="bench")
 
 
 def _version(asked: bool) -> None:

@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from clearhead.pipeline import Pipeline
 
 MODEL_HELP = "A folder, a shipped name or a hub id."
@@ -30,9 +33,18 @@ def note(message: str) -> None:
 
 
 def fail(message: str) -> int:
-    err().print("Error:", style="bold red", end=" ")
-    err().print(message, markup=False)
+    err().print(Text("Error:", style="bold red"), Text(message))
     return 1
+
+
+def table_of(words: dict[str, str]) -> Table:
+    """Words and what they do, in two columns that wrap."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for word, does in words.items():
+        table.add_row(Text(word), Text(does))
+    return table
 
 
 def print_json(data: Any) -> None:
@@ -61,6 +73,7 @@ def open_model(
     dtype: str | None = None,
     device: str | None = None,
     revision: str | None = None,
+    quantize: str | None = None,
 ) -> Pipeline:
     """Load a model with a spinner; say so where its weights are random."""
     logger = logging.getLogger("clearhead")
@@ -71,7 +84,7 @@ def open_model(
         from clearhead import zoo
         from clearhead.pipeline import load
 
-        pipe = load(name, task=task, dtype=dtype, device=device, revision=revision)
+        pipe = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
     if name in zoo.SHIPPED and name.startswith("random-"):
         note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
     return pipe
