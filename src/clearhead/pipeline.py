@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clearhead import hub, zoo
 from clearhead.errors import InputError, TokenizerError, TokenizerNotBuilt
-from clearhead.generate import Grammar, PromptCache
+from clearhead.generate import Grammar, Options, PromptCache
 from clearhead.models import Model
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
@@ -125,7 +125,7 @@ class Pipeline:
         a given form: choices=["yes", "no"], regex=r"\\d+", json_schema={…}. `write` tells more than the text.
         """
         texts = [written.text for written in self.watch(text, log_probs=False, **options).finish()]
-        return texts[0] if len(texts) == 1 and not isinstance(text, list) else texts
+        return texts[0] if len(texts) == 1 and not isinstance(text, list | tuple) else texts
 
     def write(self, text: str | list[str] | None = None, **options: Any) -> list[Written]:
         """Like `generate`, with everything that is known of each answer."""
@@ -133,14 +133,15 @@ class Pipeline:
 
     def stream(self, text: str | None = None, **options: Any) -> Iterator[str]:
         """The new text, piece by piece, as it is written. Closing it early is fine: what was shown stands."""
-        if isinstance(text, list):
+        if isinstance(text, list | tuple) or (options.get("num_return_sequences") or 1) != 1:
             raise InputError("A stream writes one text. For several, use generate.")
         if options.get("num_beams") is None:  # what the checkpoint prefers does not keep a stream from streaming
             options["num_beams"] = 1
+        options["num_return_sequences"] = 1
         writing = self.watch(text, log_probs=False, **options)
         if writing.asked.num_beams > 1:
             raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
-        yield from writing.pieces()
+        return writing.pieces()
 
     def watch(
         self,
@@ -155,10 +156,17 @@ class Pipeline:
         past        what earlier calls have read, to be used again where the text begins the same
         log_probs   whether the chance of every token is kept
         """
+        for name in ("return_dict_in_generate", "output_scores", "output_logits"):
+            if options.get(name):
+                raise InputError(
+                    f"{name} speaks of tensors: use .model.generate, or .write for tokens and their chances."
+                )
         given = {name: value for name, value in _with_grammar(options).items() if value is not None}
         reader, given = self.in_languages(given)
         prompts, ids, mask = self.encode_prompts(text, reader)
         target = self.tokenizer.target
+        if "grammar" in given and not Options.from_keywords(given, self.model.generation).eos_ids(self.model.config):
+            given.setdefault("eos_token_id", target.eos_token_id)  # an answer of a given form must be able to end
         return Writing(self.model, target, prompts, ids, mask, given, past=past, log_probs=log_probs)
 
     def fill(self, text: str, top_k: int = 5) -> list[list[Guess]]:
@@ -278,6 +286,8 @@ class Pipeline:
             if isinstance(self.model, EncoderDecoderModel):
                 raise InputError("There is no text to read.")
             start = self.model.config.bos_token_id
+            if start is None or start >= self.model.config.vocab_size:
+                start = self._tokenizer.bos_token_id if self._tokenizer is not None else None
             if start is None:
                 raise InputError("This model has no token to begin with, so it needs a prompt.")
             rows, prompts = [[start]], [""]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.errors import InputError
 from clearhead.generate import Generation, Options, PromptCache, Run, cut_after
 from clearhead.models.model import EncoderDecoderModel, Model
 from clearhead.text import TextStream, Tokenizer
@@ -51,6 +52,7 @@ class Writing:
         log_probs: bool = True,
     ) -> None:
         self._began = time.perf_counter()
+        self._begun = False
         self._times: list[float] = []  # when each token was there
         self.model, self._tokenizer, self._log_probs = model, tokenizer, log_probs
         keywords = {**options, "return_dict_in_generate": log_probs}
@@ -77,6 +79,7 @@ class Writing:
             self.finish()
             yield self._rows[0].text
             return
+        self._begin()
         for step in self.run.steps():
             chances: list[float] | None = None
             if self._log_probs:
@@ -97,11 +100,17 @@ class Writing:
     @torch.no_grad()
     def finish(self) -> list[Written]:
         """Write to the end, without a look on the way."""
+        self._begin()
         found = self.run.search() if self.asked.num_beams > 1 else self.run.collect()
         self._times.append(time.perf_counter())
         for n, row in enumerate(self._rows):
             self._fill(row, found, n)
         return self.answers
+
+    def _begin(self) -> None:
+        if self._begun:
+            raise InputError("This text is being written, or has been: see its answers, or call watch again.")
+        self._begun = True
 
     def _fill(self, row: _Row, found: Generation, n: int) -> None:
         count = int(found.lengths[n])

@@ -215,12 +215,12 @@ def test_forced_words_are_always_there(name, beams, seed):
 def test_forced_words_that_do_not_fit():
     with pytest.raises(InputError, match="take 4 tokens, and there is room for 3"):
         model("gpt2").generate(ids(1, 3), force_words_ids=[[5, 6], [7, 8]], num_beams=2, max_new_tokens=3)
-    with pytest.raises(InputError, match="runs of token ids"):
+    with pytest.raises(InputError, match="lists of token ids"):
         model("gpt2").generate(ids(1, 3), force_words_ids=[["a"]], num_beams=2)
 
 
 def test_progress():
-    forced = ForcedWords([[3, 4, 5], [[7, 8], [9]]], [2], 0, 10)
+    forced = ForcedWords([[3, 4, 5], [[7, 8], [9]]], [2], 0, 10, 40)
     assert forced.progress([]) == (0, {3, 7, 9})
     assert forced.progress([3]) == (1, {3, 4, 7, 9})
     assert forced.progress([3, 4]) == (2, {3, 5, 7, 9})

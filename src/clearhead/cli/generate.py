@@ -146,7 +146,9 @@ def command(
     Options.from_keywords(options)
     if interactive and (as_json or prompt == "-" or (num_return_sequences or 1) > 1):
         raise InputError("--interactive is one text that grows: it goes without --json, '-' and several answers.")
-    prompt = sys.stdin.read() if prompt == "-" else prompt
+    if prompt == "-":
+        prompt = sys.stdin.read()
+        prompt = prompt[: -1 if prompt.endswith("\n") else None]  # what closes the last line is no part of the text
     if prompt is not None and not prompt.strip():
         raise InputError("The prompt is empty. Give at least one word, or leave it out to write from nothing.")
 

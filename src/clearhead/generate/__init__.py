@@ -117,6 +117,8 @@ class Run:
         self.model, self.options = model, options
         self.eos, self.pad = options.eos_ids(model.config), options.pad_id(model.config)
         ids = _checked(model, input_ids)
+        if past is not None and not isinstance(past, PromptCache):
+            raise InputError(f"past must be a clearhead.generate.PromptCache, not {type(past).__name__}.")
         if model.device.type == "cpu":
             native.kernels()  # products of one row are most of the work
         not_done = Options.not_done(model.generation)
@@ -247,8 +249,14 @@ class Run:
         found = beam_search(self.session, self.options, self.filters, self.stops, self.pad, self.new_tokens, self.eos)
         prompt = self.session.prompt
         found.tokens[:, :prompt] = self.session.given.repeat_interleave(self.options.num_return_sequences, 0)
-        reasons = self._reasons(found.tokens[:, prompt:], found.written, found.written < self.new_tokens)
+        texts = zip(found.tokens, (found.written + prompt).tolist(), strict=True)
+        finished = torch.tensor([self._stopped(text[:length]) for text, length in texts])
+        reasons = self._reasons(found.tokens[:, prompt:], found.written, finished)
         return Generation(found.tokens, prompt, found.log_probs, found.written, reasons, sequences_scores=found.scores)
+
+    def _stopped(self, text: Tensor) -> bool:
+        """Whether the last token of this one text finishes it."""
+        return any(bool(stop(text[None, :-1], text[-1:])) for stop in self.stops)
 
     def _reasons(self, new: Tensor, written: Tensor, finished: Tensor) -> list[str]:
         if not self.options.return_dict_in_generate:

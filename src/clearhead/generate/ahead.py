@@ -38,7 +38,7 @@ class Ahead:
         self.prompt = session.prompt
         self._guessed = session.tokens[:, :0]  # (rows, n): read already, not chosen yet
         self._scores = torch.empty(0)  # (rows, n + 1, vocab): after the last chosen token, and after each guess
-        self.steps = self.accepted = self.offered = 0
+        self.steps = 0
 
     @property
     def tokens(self) -> Tensor:
@@ -54,7 +54,6 @@ class Ahead:
     def step(self, chosen: Tensor) -> Tensor:
         if self._guessed.shape[1] and bool((self._guessed[:, 0] == chosen).all()):
             self._guessed, self._scores = self._guessed[:, 1:], self._scores[:, 1:]
-            self.accepted += 1
             return self._scores[:, 0]
         self._session.forget(self._guessed.shape[1])
         text = torch.cat([self._session.tokens, chosen[:, None]], 1)
@@ -63,7 +62,6 @@ class Ahead:
         self._scores = self._session.read(torch.cat([chosen[:, None], guessed], 1))
         self._guessed = guessed
         self.steps += 1
-        self.offered += guessed.shape[1]
         return self._scores[:, 0]
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clearhead.errors import InputError
 from clearhead.generate.filters import Filter
 from clearhead.generate.forced import NEVER, ForcedWords
+from clearhead.generate.loop import NOTHING_LEFT
 from clearhead.generate.options import Options
 from clearhead.generate.session import Session
 from clearhead.generate.stops import Stop
@@ -34,19 +36,21 @@ class Found:
 class Group:
     """Some beams of every text: those still running, and the best that have ended."""
 
-    def __init__(self, session: Session, options: Options, beams: int, new_tokens: int, pad: int, ends: int) -> None:
+    def __init__(
+        self, session: Session, options: Options, beams: int, new_tokens: int, pad: int, ends: int, vocab: int
+    ) -> None:
         """ends: how many tokens can end a text, so that enough candidates remain beside them."""
         self.texts, self.beams, self.options, self.new_tokens = len(session.tokens), beams, options, new_tokens
         self.prompt, self.pad = session.prompt, pad
         device = session.tokens.device
-        self.candidates = max(2, 1 + ends) * beams
+        self.candidates = min(max(2, 1 + ends), vocab) * beams
         self.rows = torch.arange(self.texts, device=device)[:, None]
         # Only the first beam counts at first, or all beams would say the same.
         self.running = torch.full((self.texts, beams), NEVER, device=device)
         self.running[:, 0] = 0.0
         self.running_log_probs = torch.zeros(self.texts, beams, 0, device=device)
         self.done = torch.zeros(self.texts, beams, dtype=torch.bool, device=device)
-        self.done_scores = torch.full((self.texts, beams), NEVER, device=device)
+        self.done_scores = torch.full((self.texts, beams), -torch.inf, device=device)
         shape = (self.texts, beams, self.prompt + new_tokens)
         self.done_tokens = torch.full(shape, pad, device=device, dtype=torch.long)
         self.done_log_probs = torch.zeros(self.texts, beams, new_tokens, device=device)
@@ -78,6 +82,8 @@ class Group:
         ended = torch.zeros_like(token, dtype=torch.bool)
         for stop in stops:
             ended |= stop(so_far.flatten(0, 1), token.flatten()).view_as(token)
+        if forced is not None and bool(ended.any()):  # a stop string must not cut a text off before its words
+            top = top.masked_fill(ended & ~forced.complete(torch.cat([so_far, token[:, :, None]], -1)), -torch.inf)
         last = written == self.new_tokens
         self._finish(top, ended | last, so_far, token, own, parent, written)
 
@@ -98,11 +104,12 @@ class Group:
         self, top: Tensor, ended: Tensor, so_far: Tensor, token: Tensor, own: Tensor, parent: Tensor, written: int
     ) -> None:
         """Hypotheses that end now compete with those that ended before."""
+        ended = ended & (top > NEVER / 2)  # what a rule forbids, and what follows from it, is no answer
         full = self.done.all(-1, keepdim=True) & (self.options.early_stopping is True)
         counted = ended & self.first & ~full & self.improvable
         if not bool(counted.any()):
             return
-        ranked = (top / written**self.options.length_penalty).masked_fill(~counted, NEVER)
+        ranked = (top / written**self.options.length_penalty).masked_fill(~counted, -torch.inf)
         texts, candidates = token.shape
         new = so_far.new_full((texts, candidates, self.prompt + self.new_tokens), self.pad)
         new[:, :, : self.prompt + written - 1] = so_far
@@ -121,10 +128,10 @@ class Group:
         """Whether going on can still change the answer."""
         penalty, early = self.options.length_penalty, self.options.early_stopping
         length = self.new_tokens if early == "never" and penalty > 0 else written
-        worst = torch.where(self.done, self.done_scores.min(1, keepdim=True).values, NEVER)
-        self.improvable = self.improvable & (self.running.amax(1, keepdim=True) / length**penalty > worst).any(
-            -1, keepdim=True
-        )
+        worst = torch.where(self.done, self.done_scores.min(1, keepdim=True).values, -torch.inf)
+        best = self.running.amax(1, keepdim=True)
+        better = (best / length**penalty > worst).any(-1, keepdim=True)
+        self.improvable = self.improvable & better & (best > NEVER / 2)
         self.alive = self.improvable & ~(self.done.all(-1, keepdim=True) & (early is True))
         self.open = not all_ended and bool(self.alive.any())
 
@@ -142,14 +149,15 @@ def beam_search(
     beams, texts = options.num_beams, len(session.tokens)
     size = beams // options.num_beam_groups
     scores = session.start()
-    groups = [Group(session, options, size, new_tokens, pad, len(ends)) for _ in range(options.num_beam_groups)]
+    vocab = scores.shape[-1]
+    groups = [Group(session, options, size, new_tokens, pad, len(ends), vocab) for _ in range(options.num_beam_groups)]
     session.copies(beams)
     scores = scores.repeat_interleave(beams, 0)
     seeds = options.seeds(texts)
     chance: Chance = [torch.Generator(scores.device).manual_seed(seed) for seed in seeds] if seeds else None
     forced = None
     if options.force_words_ids:
-        forced = ForcedWords(options.force_words_ids, ends, session.prompt, new_tokens)
+        forced = ForcedWords(options.force_words_ids, ends, session.prompt, new_tokens, vocab)
     start = torch.arange(texts, device=scores.device)[:, None] * beams
 
     for written in range(1, new_tokens + 1):
@@ -183,6 +191,14 @@ def _best(groups: list[Group], returned: int) -> Found:
     """The best of all groups together."""
     scores, keep = torch.cat([group.done_scores for group in groups], 1).topk(returned)
     rows = groups[0].rows
+    found = int(torch.cat([group.done for group in groups], 1)[rows, keep].sum(1).min())
+    if found == 0:
+        raise InputError(NOTHING_LEFT)
+    if found < returned:
+        raise InputError(
+            f"Only {found} of the {returned} answers asked for were found that keep the rules. "
+            "Lower num_return_sequences, or raise num_beams."
+        )
     lengths = torch.cat([group.done_length for group in groups], 1)[rows, keep]
     longest = int(lengths.max())
     tokens = torch.cat([group.done_tokens for group in groups], 1)[rows, keep]
@@ -197,11 +213,10 @@ def _best(groups: list[Group], returned: int) -> Found:
 
 
 def _choose(total: Tensor, candidates: int, sample: bool, chance: Chance) -> tuple[Tensor, Tensor]:
-    candidates = min(candidates, total.shape[1])
     if not sample:
         best = total.topk(candidates)
         return best.values, best.indices
-    share = total.softmax(-1)
+    share = total.clamp(min=4 * NEVER).softmax(-1)  # a text that cannot go on is not to stop the others
     if chance is None:
         index = share.multinomial(candidates)
     else:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from clearhead.generate.filters import Filter
-from clearhead.generate.loop import Step
+from clearhead.generate.loop import Step, check_open
 from clearhead.generate.session import Session
 from clearhead.generate.stops import Stop
 
@@ -41,6 +41,8 @@ def decode(
         scores = logits
         for apply in filters:
             scores = apply(session.tokens[::top_k], scores)
+        if filters:
+            check_open(scores, finished)
         best = scores.softmax(-1).topk(top_k)  # (rows, top_k)
         following = session.step(best.indices.flatten()).view(rows, top_k, -1)
         hidden = F.normalize(session.hidden[:, -1].float(), dim=-1).view(rows, top_k, -1)

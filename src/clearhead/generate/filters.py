@@ -1,7 +1,7 @@
 """What happens to the scores between the model and the choice: each filter takes and returns (rows, vocab).
 
-`pipeline` puts together the filters that some options ask for, in the order that users of `transformers` know:
-first the rules, then what shapes the chance.
+`rules` and `chances` put together the filters that some options ask for, in the order that users of `transformers`
+know: first the rules, then what shapes the chance.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _entropy(p: Tensor, log_p: Tensor) -> Tensor:
 def rules(options: Options, prompt: int, eos: list[int], new_tokens: int, source: Tensor | None = None) -> list[Filter]:
     """The rules that these options ask for. source: the text an encoder has read, (texts, time)."""
     filters: list[Filter] = []
-    if options.sequence_bias:
+    if options.sequence_bias is not None:
         filters.append(add_to_runs(_biases(options.sequence_bias)))
     if options.encoder_repetition_penalty != 1.0:
         filters.append(repetition_penalty(1 / options.encoder_repetition_penalty, of=_read(source)))
@@ -275,6 +275,9 @@ def _biases(given: object) -> list[tuple[list[int], float]]:
     """{(ids): bias}, or as JSON must write it, [[[ids], bias], …]."""
     pairs = given.items() if isinstance(given, dict) else given
     try:
-        return [([int(token) for token in run], float(bias)) for run, bias in pairs]  # type: ignore[attr-defined]
-    except (TypeError, ValueError) as error:
-        raise InputError(f"sequence_bias is {given!r}; it must be {{(token ids): number}}.") from error
+        found = [([int(token) for token in run], float(bias)) for run, bias in pairs]  # type: ignore[attr-defined]
+    except (TypeError, ValueError, OverflowError):
+        found = [([], 0.0)]
+    if not all(run and bias < torch.inf for run, bias in found):  # nan is not below it either
+        raise InputError(f"sequence_bias is {given!r}; it must be {{(token ids): number}}.")
+    return found

@@ -20,10 +20,18 @@ class ForcedWords:
     """words: each a run of token ids, or a list of runs of which one must be written."""
 
     def __init__(
-        self, words: Sequence[Sequence[int] | Sequence[Sequence[int]]], ends: list[int], prompt: int, new_tokens: int
+        self,
+        words: Sequence[Sequence[int] | Sequence[Sequence[int]]],
+        ends: list[int],
+        prompt: int,
+        new_tokens: int,
+        vocab: int,
     ) -> None:
         self._words, self._ends = [_alternatives(word) for word in words], set(ends)
         self._prompt, self._new_tokens = prompt, new_tokens
+        unknown = [token for word in self._words for run in word for token in run if not 0 <= token < vocab]
+        if unknown:
+            raise InputError(f"A forced token is {unknown[0]}, but this model writes 0 to {vocab - 1}.")
         self._needed = sum(min(map(len, word)) for word in self._words)
         if self._needed > new_tokens:
             raise InputError(f"The forced words take {self._needed} tokens, and there is room for {new_tokens}.")
@@ -46,6 +54,12 @@ class ForcedWords:
                     best = max(best, min(begun, min(map(len, word)) - 1))
         return gained + best, nexts
 
+    def complete(self, tokens: Tensor) -> Tensor:
+        """Which of these texts (…, time) hold all the words: (…) bool."""
+        rows = tokens[..., self._prompt :].flatten(0, -2).tolist()
+        found = [self.progress(row)[0] == self._needed for row in rows]
+        return torch.tensor(found, device=tokens.device).view(tokens.shape[:-1])
+
     def choose(self, total: Tensor, tokens: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
         """(texts, candidates) of scores and places in `total` (texts, beams · vocab), in the order of choice."""
         vocab = total.shape[1] // tokens.shape[1]
@@ -61,6 +75,8 @@ class ForcedWords:
     def _banked(self, row: Tensor, beams: list[list[int]], vocab: int, candidates: int) -> list[int]:
         left = self._new_tokens - len(beams[0]) - 1  # tokens that can be written after this one
         pool = set(row.topk(min(2 * candidates, len(row))).indices.tolist())
+        own = row.view(-1, vocab).topk(min(len(self._ends) + 2, vocab)).indices  # each beam has a way on of its own
+        pool |= {beam * vocab + token for beam, best in enumerate(own.tolist()) for token in best}
         before = [self.progress(text) for text in beams]
         for beam, (_, nexts) in enumerate(before):
             pool |= {beam * vocab + token for token in nexts}
@@ -80,10 +96,7 @@ class ForcedWords:
 
 
 def _alternatives(word: Sequence[int] | Sequence[Sequence[int]]) -> list[list[int]]:
-    runs = [[*word]] if isinstance(word[0], int) else [[*run] for run in word]  # type: ignore[misc]
-    if any(not run or not all(isinstance(token, int) for token in run) for run in runs):
-        raise InputError("force_words_ids takes runs of token ids, or lists of such runs to choose from.")
-    return runs
+    return [[*word]] if isinstance(word[0], int) else [[*run] for run in word]  # type: ignore[misc]
 
 
 def _holds(text: list[int], run: list[int]) -> bool:

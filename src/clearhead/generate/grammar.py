@@ -13,6 +13,7 @@ text is what the new tokens decode to, before any clean-up of the spaces around 
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +32,7 @@ from clearhead.text import Tokenizer
 if TYPE_CHECKING:
     from clearhead.generate.filters import Filter
 
+log = logging.getLogger("clearhead")
 _MOST_STEPS = 128  # states whose tokens are remembered
 _MOST_SEARCHED = 300  # states looked at before an end is taken for granted
 _ENDED = -2  # the place after an end token
@@ -96,7 +98,7 @@ class Grammar:
         ends = sorted(set(eos_ids))
         if not ends or ends[0] < 0 or (vocab_size is not None and ends[-1] >= vocab_size):
             raise InputError(
-                f"A grammar needs a token of the model that ends the answer; eos_ids is {ends}. Pass eos_token_id."
+                f"A grammar needs a token of the model that ends the answer, not {ends or 'none'}: pass eos_token_id."
             )
         bound = BoundGrammar(self, vocabulary_of(tokenizer, vocab_size, ends), ends, leading_space)
         if not bound.vocabulary.complete:
@@ -169,6 +171,15 @@ class BoundGrammar:
         if not fits.any() and not complete:
             fits = needed == needed.min()  # too late to be sure: the shortest way
         return self._mask(fits, complete)
+
+    def fits_in_one(self, state: State) -> bool:
+        """Whether the text is complete, or can be with one more token."""
+        places = self._step(state).places
+        return (
+            state.place == _ENDED
+            or self.is_complete(state)
+            or bool((self._automaton.shortest[places[places != DEAD]] == 0).any())
+        )
 
     def advance(self, state: State, token_id: int) -> State:
         """The state after one more token: an error if it does not fit.
@@ -333,12 +344,20 @@ def grammar_filter(
         room = None if new_tokens is None else new_tokens - (tokens.shape[1] - prompt)
         anything = torch.ones(bound.size, dtype=torch.bool)
         lists = [anything if (state := found[row]) is None else bound.allowed(state, room) for row in rows]
+        if room == 1 and not any(state is None or bound.fits_in_one(state) for state in found.values()):
+            log.warning(
+                "The answer was cut after %s tokens, before it could fit %s: give more room (max_new_tokens).",
+                new_tokens,
+                grammar.said,
+            )
         kept = scores.masked_fill(~torch.stack(lists).to(scores.device), -torch.inf)
-        stuck = (kept == -torch.inf).all(-1)
+        over = torch.tensor([(state := found[row]) is not None and state.place == _ENDED for row in rows])
+        stuck = (kept == -torch.inf).all(-1) & ~over.to(scores.device)
         if not bool(stuck.any()):
             return kept
         forced = scores.masked_fill(bound.is_text.to(scores.device), -torch.inf)
-        if bool((forced[stuck] == -torch.inf).all(-1).any()):
+        forces = (scores == forced).all(-1) & (forced > -torch.inf).any(-1)  # special tokens, and them alone
+        if bool((stuck & ~forces).any()):
             raise InputError(
                 f"The grammar ({grammar.said}) and the other options (a least length, forbidden words or repetitions, "
                 "forced words) leave no token to write. Leave those options out."

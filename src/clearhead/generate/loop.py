@@ -19,6 +19,7 @@ from clearhead.generate.stops import Stop
 
 # (scores (rows, vocab), how many tokens were written before) -> tokens (rows,)
 Choice = Callable[[Tensor, int], Tensor]
+NOTHING_LEFT = "The rules leave no token that may be written here. Ask for fewer of them, or less text."
 LOOK_EVERY = 16  # on an accelerator, how many tokens are written between two looks at whether all rows are finished
 
 
@@ -61,6 +62,11 @@ def draw_by(scores: Tensor, thrown: Tensor) -> Tensor:
     return torch.where(share.gather(1, found) > 0, found, share.argmax(-1, keepdim=True))[:, 0]
 
 
+def check_open(scores: Tensor, finished: Tensor) -> None:
+    if bool(((scores.amax(-1) == -torch.inf) & ~finished).any()):
+        raise InputError(NOTHING_LEFT)
+
+
 def decode(
     session: Session,
     filters: list[Filter],
@@ -80,8 +86,8 @@ def decode(
         scores = logits
         for apply in filters:
             scores = apply(session.tokens, scores)
-        if filters and not patient and bool(((scores.amax(-1) == -torch.inf) & ~finished).any()):
-            raise InputError("The rules leave no token that may be written here. Ask for fewer of them, or less text.")
+        if filters and not patient:
+            check_open(scores, finished)
         token = choose(scores, written).masked_fill(finished, pad)
         for stop in stops:
             finished = finished | stop(session.tokens, token)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -141,16 +140,15 @@ class Options:
             if name in known and name not in _NO_EFFECT and value not in _NEUTRAL.get(name, (None,))
         }
         searches = keywords.get("penalty_alpha", filled.get("penalty_alpha")) is not None
-        if not keywords.get("do_sample", filled.get("do_sample")):  # these count only when sampling
+        if keywords.get("do_sample", filled.get("do_sample")) is not True:  # these count only when sampling
             dropped = set(CHANCE) - ({"top_k"} if searches else set())
             filled = {name: value for name, value in filled.items() if name not in dropped}
         if {"max_new_tokens", "max_length"} & set(keywords):  # a length asked for replaces every stored one
             filled = {name: v for name, v in filled.items() if name not in ("max_new_tokens", "max_length")}
-            most = keywords.get("max_new_tokens")
-            if most is not None and filled.get("min_new_tokens", 0) > most:
-                del filled["min_new_tokens"]
-            if filled.get("min_length", 0) > keywords.get("max_length", math.inf):
-                del filled["min_length"]
+            for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
+                low, high = filled.get(least), keywords.get(most)
+                if isinstance(low, int) and isinstance(high, int) and low > high:
+                    del filled[least]
         if filled.get("do_sample") is False and {*CHANCE, "seed"} & set(keywords):
             del filled["do_sample"]
         return cls(**(filled | keywords))
@@ -173,9 +171,14 @@ class Options:
         for name in ("repetition_penalty", "encoder_repetition_penalty"):
             if not (_is_number(getattr(self, name)) and getattr(self, name) > 0):
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be above 0 (1: none).")
-        for name in ("presence_penalty", "frequency_penalty", "diversity_penalty", "length_penalty"):
+        for name in ("presence_penalty", "frequency_penalty", "diversity_penalty"):
             if not _is_number(getattr(self, name)):
                 raise InputError(f"{name} is {getattr(self, name)!r}; it must be a number.")
+        if not (_is_number(self.length_penalty) and abs(self.length_penalty) <= 10):
+            raise InputError(f"length_penalty is {self.length_penalty!r}; it must be a number between -10 and 10.")
+        for name in _YES_OR_NO:
+            if not isinstance(getattr(self, name), bool | None):
+                raise InputError(f"{name} is {getattr(self, name)!r}; it can be True or False.")
         if self.temperature is not None and not (_is_number(self.temperature) and self.temperature >= 1e-6):
             raise InputError(
                 f"temperature is {self.temperature!r}; it must be at least 0.000001. For the likeliest token always, "
@@ -186,26 +189,28 @@ class Options:
 
     def _check_tokens(self) -> None:
         for name in ("bad_words_ids", "force_words_ids"):
-            runs = getattr(self, name) or []
-            if any(not isinstance(run, list | tuple) or not run for run in runs):
+            runs = getattr(self, name)
+            nested = name == "force_words_ids"  # whose words may be lists of alternatives
+            if runs is not None and not (_is_list(runs) and all(_is_run(r) or (nested and _are_runs(r)) for r in runs)):
                 raise InputError(f"{name} is {runs!r}; it must be a list of lists of token ids.")
         for name in ("suppress_tokens", "begin_suppress_tokens"):
-            ids = getattr(self, name) or []
-            if not isinstance(ids, list | tuple) or not all(_is_whole(token) for token in ids):
+            ids = getattr(self, name)
+            if ids is not None and not (_is_run(ids) or (_is_list(ids) and not ids)):
                 raise InputError(f"{name} is {ids!r}; it must be a list of token ids.")
         seeds = self.seed if isinstance(self.seed, list | tuple) else [] if self.seed is None else [self.seed]
         if not all(_is_whole(seed) and abs(seed) < 2**62 for seed in seeds):
             raise InputError(f"seed is {self.seed!r}; it must be a whole number below 2 to the power of 62.")
-        for eos in self.eos_token_id if isinstance(self.eos_token_id, list | tuple) else [self.eos_token_id]:
-            if eos is not None and not _is_whole(eos):
-                raise InputError(f"eos_token_id is {self.eos_token_id!r}; it is a token id or a list of them.")
-        texts = [self.stop_strings] if isinstance(self.stop_strings, str) else self.stop_strings or []
-        if not all(isinstance(text, str) and text for text in texts):
+        for name in ("eos_token_id", "forced_eos_token_id"):
+            ends = getattr(self, name)
+            if ends is not None and not all(map(_is_whole, ends if _is_list(ends) else [ends])):
+                raise InputError(f"{name} is {ends!r}; it is a token id or a list of them.")
+        texts = self.stop_strings if isinstance(self.stop_strings, list | tuple) else [self.stop_strings]
+        if self.stop_strings is not None and not all(isinstance(text, str) and text for text in texts):
             raise InputError(
                 f"stop_strings is {self.stop_strings!r}; it is a text or a list of texts, none of them empty."
             )
         decay = self.exponential_decay_length_penalty
-        if decay is not None and (len(decay) != 2 or not all(_is_number(part) for part in decay)):
+        if decay is not None and not (_is_list(decay) and len(decay) == 2 and all(map(_is_number, decay))):
             raise InputError(f"exponential_decay_length_penalty is {decay!r}; it is a pair (start, factor).")
 
     def _check_together(self) -> None:
@@ -214,7 +219,7 @@ class Options:
             raise InputError(f"min_new_tokens ({self.min_new_tokens}) is above max_new_tokens ({self.max_new_tokens}).")
         if self.max_length is not None and self.min_length > self.max_length:
             raise InputError(f"min_length ({self.min_length}) is above max_length ({self.max_length}).")
-        if self.early_stopping not in (True, False, "never"):
+        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
             raise InputError(f'early_stopping is {self.early_stopping!r}; it can be True, False or "never".')
         if self.num_beams > 1 and self.num_return_sequences > self.num_beams:
             raise InputError(
@@ -307,6 +312,8 @@ class Options:
 
     def pad_id(self, config: Config) -> int:
         """What fills a finished row: the padding token, or else the end token, or else 0."""
+        if self.pad_token_id is not None and self.pad_token_id >= config.vocab_size:
+            raise InputError(f"pad_token_id is {self.pad_token_id}, but this model knows 0 to {config.vocab_size - 1}.")
         pad = self.pad_token_id if self.pad_token_id is not None else config.pad_token_id
         return pad if pad is not None else next(iter(self.eos_ids(config)), 0)
 
@@ -334,8 +341,10 @@ CHANCE = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff
 _WHOLE = {
     "max_new_tokens": 1, "max_length": 1, "min_new_tokens": 0, "min_length": 0, "top_k": 1, "num_beams": 1,
     "num_return_sequences": 1, "num_beam_groups": 1, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
-    "decoder_start_token_id": 0, "forced_bos_token_id": 0, "prompt_lookup_num_tokens": 1, "num_assistant_tokens": 1,
+    "pad_token_id": 0, "decoder_start_token_id": 0, "forced_bos_token_id": 0, "prompt_lookup_num_tokens": 1,
+    "num_assistant_tokens": 1,
 }  # fmt: skip
+_YES_OR_NO = ("do_sample", "return_dict_in_generate", "output_scores", "output_logits", "cuda_graphs", "compile")
 _SHARES = {
     "top_p": (0, 1), "min_p": (0, 1), "typical_p": (0, 1), "epsilon_cutoff": (0, 1), "eta_cutoff": (0, 1),
     "penalty_alpha": (0, 1),
@@ -365,4 +374,17 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**62  # so nan is none
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_run(value: Any) -> bool:
+    """Whether it is a list of token ids, and not empty."""
+    return _is_list(value) and len(value) > 0 and all(map(_is_whole, value))
+
+
+def _are_runs(value: Any) -> bool:
+    return _is_list(value) and len(value) > 0 and all(map(_is_run, value))

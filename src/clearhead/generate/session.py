@@ -54,6 +54,10 @@ class Session:
                     "The configuration does not say which token starts the output: pass decoder_start_token_id. "
                     "(For mBART it is the id of the target language.)"
                 )
+            if start >= model.config.vocab_size:
+                raise InputError(
+                    f"decoder_start_token_id is {start}, but this model knows ids 0 to {model.config.vocab_size - 1}."
+                )
             if self._mask is not None:  # real tokens come first: positions must not count padding before them
                 order = self._mask.argsort(dim=-1, descending=True, stable=True)
                 input_ids, self._mask = input_ids.gather(-1, order), self._mask.gather(-1, order)
@@ -241,6 +245,8 @@ def _padding_of(model: Model, input_ids: Tensor, attention_mask: Tensor | None) 
         if pad is None or pad in ends or not bool((input_ids == pad).any()):
             return None
         attention_mask = input_ids != pad
+    if not isinstance(attention_mask, Tensor):
+        raise InputError(f"attention_mask must be a tensor, not {type(attention_mask).__name__}.")
     if attention_mask.shape != input_ids.shape:
         raise InputError(
             f"attention_mask must have the shape of input_ids, {tuple(input_ids.shape)}, "

@@ -1,10 +1,12 @@
 """The feed-forward half of a layer: widen, bend, narrow; or the gated kind with two ways up."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.nn.activations import Activation
 from clearhead.nn.glass import tap
+from clearhead.nn.linear import Linear
 
 
 class FeedForward(nn.Module):
@@ -23,10 +25,10 @@ class FeedForward(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, hidden, bias=bias) if gated else None
-        self.up = nn.Linear(width, hidden, bias=bias)
+        self.gate = Linear(width, hidden, bias=bias) if gated else None
+        self.up = Linear(width, hidden, bias=bias)
         self.activation = Activation(activation)
-        self.down = nn.Linear(hidden, width, bias=bias)
+        self.down = Linear(hidden, width, bias=bias)
         self.dropout = dropout  # on the widened vector, as in torch.nn and T5; BERT and GPT-2 have none here
 
     def forward(self, x: Tensor) -> Tensor:
@@ -34,7 +36,9 @@ class FeedForward(nn.Module):
         hidden = self.activation(self.up(x) if self.gate is None else self.gate(x))
         if self.gate is not None:
             hidden = hidden * self.up(x)
-        hidden = F.dropout(tap(self, "hidden", hidden), self.dropout, self.training)
-        if self.down.weight.dtype != self.up.weight.dtype:  # T5 in float16 keeps the way down in fp32
-            hidden = hidden.to(self.down.weight.dtype)
+        hidden = tap(self, "hidden", hidden)
+        if self.training and self.dropout:
+            hidden = F.dropout(hidden, self.dropout)
+        if hidden.dtype is torch.float16 and self.down.weight.dtype != self.up.weight.dtype:
+            hidden = hidden.to(self.down.weight.dtype)  # T5 in float16 keeps the way down in fp32
         return tap(self, "output", self.down(hidden))

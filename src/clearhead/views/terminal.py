@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.explain.next_token import NextTokens
 from clearhead.explain.walk import Step, Vector, Walk
 
 COLOURS = {"query": "#9b7be0", "key": "#e08f3c", "value": "#4a8fd8", "plain": ""}
@@ -95,3 +97,56 @@ def draw_guesses(guesses: list[tuple[str, float]]) -> Table:
     for token, chance in guesses:
         table.add_row(show_spaces(token), f"{chance:7.2%}", Text(bar(chance / best), style=COLOURS["value"]))
     return table
+
+
+def draw_next(
+    found: NextTokens, console: Console, *, numbered: bool = False, added: int = 0, first: bool = True
+) -> None:
+    """The text so far, and under it what may come next.
+
+    numbered   with numbers to choose by          added   how many characters at the end were chosen on the way
+    first      with a title, and how to read it; the same figure further on goes without
+    """
+    edge = len(found.text) - added
+    head = Text.assemble((found.model, "bold"), "  what may come next\n") if first else Text()
+    if found.source is not None:
+        head.append(f"{_one_line(found.source)} → ", style="dim")
+    head.append(_one_line(found.text[:edge]), style="dim")
+    head.append(_one_line(found.text[edge:]), style="bold")
+    head.append("▁", style=COLOURS["value"])
+    console.print(head)
+    console.print(_ranked(found, console.width, numbered))
+    says = (
+        f"These {len(found.candidates)} hold {found.shown:.1%} of all chances. Entropy {found.entropy:.1f} bits: as "
+        f"unsure as a fair choice among {found.as_many:,.0f} of the {found.vocabulary:,} tokens."
+    )
+    short = f"{found.shown:.1%} of all chances; entropy {found.entropy:.1f} bits"
+    console.print(f"Bars: against the likeliest. {says}\n" if first else f"{short}\n", style="dim")
+
+
+def _ranked(found: NextTokens, width: int, numbered: bool) -> Table:
+    """A row each: number, token, chance, bar. The bar takes what is left of the width."""
+    words = [show_spaces(candidate.token) for candidate in found.candidates]
+    chances = [f"{candidate.probability:.2%}" for candidate in found.candidates]
+    number = len(str(len(words))) + 2 if numbered else 0
+    longest = max(6, min(max(map(cell_len, words)), width // 2 - number))
+    room = min(_BAR * 2, width - number - longest - 2 - max(map(len, chances)) - 2)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    if numbered:
+        table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", width=longest)
+    table.add_column(justify="right", no_wrap=True)
+    if room >= 4:
+        table.add_column(no_wrap=True)
+    best = found.candidates[0].probability or 1.0
+    for n, (word, chance, candidate) in enumerate(zip(words, chances, found.candidates, strict=True), start=1):
+        row: list[RenderableType] = [str(n)] if numbered else []
+        row += [Text(word), chance]
+        if room >= 4:
+            row.append(Text(bar(candidate.probability / best, room), style=COLOURS["value"]))
+        table.add_row(*row)
+    return table
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "⏎").replace("\t", "⇥")

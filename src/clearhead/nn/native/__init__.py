@@ -1,0 +1,187 @@
+"""Products of a few rows, in C: compiled once on the user's machine, kept in the cache folder, loaded by ctypes.
+
+One token after another means one row at a time, and torch reads a matrix slowly for one row. `kernels.c` reads it as
+fast as memory gives it, and multiplies with int8 and int4 weights without unpacking them first. `layer.py` hands it
+a whole layer at once.
+
+Nothing happens at import. `kernels()` compiles and loads (a second or two the first time, milliseconds later) and is
+called by what needs it: generating on the CPU, or loading a quantised model. Where that is not possible it gives None,
+`why_not()` says why, and torch does the work. CLEARHEAD_NATIVE=0 switches it off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+log = logging.getLogger("clearhead")
+
+F32, BF16, F32_T, I8, I4 = range(5)  # how a matrix is stored; see kernels.c
+GROUP = 32  # inputs that share a scale in int4
+SMALL = 1 << 16  # multiplications for which a second thread is not worth waking
+SOURCE = Path(__file__).with_name("kernels.c")
+FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC", "-w")
+MACHINE_FLAGS = (("-march=native",), ("-mcpu=native",), ())  # the first that the compiler understands
+
+_POINTER, _LONG, _INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
+
+
+class Kernels:
+    """The loaded library.
+
+    linear(kind, x, w, scales, bias, y, rows, in, out, threads): addresses and sizes; y = x · wᵀ + bias.
+    layer(bytes): the struct `Layer` of kernels.c; one layer, one new position of each row. Whether it was done.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.linear: Any = library.linear
+        self.linear.argtypes = [_INT, *[_POINTER] * 5, *[_LONG] * 3, _INT]
+        self.linear.restype = None
+        self.layer: Any = library.layer
+        self.layer.argtypes = [_POINTER]
+        self.layer.restype = _INT
+        self.threaded = _give_threads(library)
+
+
+loaded: Kernels | None = None  # what `Linear` looks at: it never compiles anything itself
+_reason = "nothing has asked for them yet"
+_tried = False
+_lock = threading.Lock()
+
+
+def kernels() -> Kernels | None:
+    """The kernels, compiled and loaded if need be; None where that is not possible."""
+    global loaded, _reason, _tried
+    with _lock:
+        if not _tried:
+            _tried = True
+            try:
+                loaded, _reason = open_library(), ""
+            except _NotHereError as error:
+                _reason = str(error)
+                log.info("The native kernels are not used: %s.", _reason)
+        return loaded
+
+
+def why_not() -> str:
+    """Why there are no native kernels; empty where there are."""
+    return "" if loaded is not None else _reason
+
+
+class _NotHereError(Exception):
+    """This machine cannot have the kernels, and why."""
+
+
+def open_library(extra_flags: Sequence[str] = ()) -> Kernels:
+    """Find the compiled library in the cache or compile it, load it, and see that it can multiply."""
+    if os.environ.get("CLEARHEAD_NATIVE", "1").lower() in ("0", "off", "no", "false"):
+        raise _NotHereError("CLEARHEAD_NATIVE switches them off")
+    if sys.platform not in ("linux", "darwin"):
+        raise _NotHereError(f"they are made for Linux and macOS, and this is {sys.platform}")
+    compiler = next((path for name in _compilers() if (path := shutil.which(name))), None)
+    flags = (*FLAGS, *extra_flags)
+    marks = (SOURCE.read_bytes(), " ".join(flags), _cpu(), os.environ.get("CC", ""), sys.platform)
+    name = f"kernels-{hashlib.sha256(repr(marks).encode()).hexdigest()[:20]}.so"
+    folder = _cache_folder()
+    if folder is not None and _is_ours(folder / name):
+        return _load(folder / name)
+    if compiler is None:
+        raise _NotHereError("there is no C compiler (cc, gcc or clang; or name one in CC)")
+    if folder is not None:
+        return _load(_compile(compiler, flags, folder, name))
+    with tempfile.TemporaryDirectory(prefix="clearhead-") as private:  # nowhere to keep it: for this process only
+        return _load(_compile(compiler, flags, Path(private), name))
+
+
+def _compilers() -> list[str]:
+    named = os.environ.get("CC")
+    return [named] if named else ["cc", "gcc", "clang"]
+
+
+def _cpu() -> str:
+    """What the code is compiled for: the processor and what it can do."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0].splitlines()
+        kept = [line for line in lines if line.split("\t")[0].split(":")[0] in ("model name", "flags", "Features")]
+    except OSError:
+        kept = [platform.processor()]
+    return platform.machine() + "|".join(kept)
+
+
+def _cache_folder() -> Path | None:
+    """A folder that only this user can write to; None where there is none."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        root = Path(home) if home else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+        folder = root / "clearhead" / "native"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder if _is_ours(folder) and os.access(folder, os.W_OK) else None
+    except (OSError, RuntimeError):
+        return None
+
+
+def _is_ours(path: Path) -> bool:
+    """There, owned by this user, and writable by nobody else: what is loaded runs with our rights."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return False
+    return facts.st_uid == os.getuid() and not facts.st_mode & 0o022
+
+
+def _compile(compiler: str, flags: Sequence[str], folder: Path, name: str) -> Path:
+    """Into a file of its own first, then renamed: another process finds the whole library or none."""
+    handle, work = tempfile.mkstemp(suffix=".so", dir=folder)
+    os.close(handle)
+    said = ""
+    try:
+        for machine in MACHINE_FLAGS:
+            command = [compiler, *machine, *flags, str(SOURCE), "-o", work]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode == 0:
+                Path(work).chmod(0o700)
+                return Path(work).replace(folder / name)
+            said = said or done.stderr.strip().split("\n")[0]
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(error)
+    finally:
+        Path(work).unlink(missing_ok=True)
+    raise _NotHereError(f"{compiler} could not compile them: {said[:300]}")
+
+
+def _load(path: Path) -> Kernels:
+    try:
+        found = Kernels(ctypes.CDLL(str(path)))
+    except (OSError, AttributeError) as error:
+        raise _NotHereError(f"the compiled library cannot be loaded: {error}") from None
+    x, w = torch.arange(70.0), torch.arange(5 * 70.0).view(5, 70).remainder(7)  # small whole numbers: no rounding
+    y = torch.empty(5)
+    found.linear(F32, x.data_ptr(), w.data_ptr(), None, None, y.data_ptr(), 1, 70, 5, 1)
+    if not torch.equal(y, w @ x):
+        raise _NotHereError("the compiled library multiplies wrongly on this machine")
+    return found
+
+
+def _give_threads(library: ctypes.CDLL) -> bool:
+    """Hand over torch's own OpenMP threads, so that there is one pool. Without them: one thread."""
+    try:
+        torchs = ctypes.CDLL(torch._C.__file__)  # its symbols include those of the runtime that torch itself uses
+        parts = [torchs.GOMP_parallel, torchs.omp_get_thread_num, torchs.omp_get_num_threads, torchs.GOMP_barrier]
+    except (OSError, AttributeError):
+        return False
+    library.setup.argtypes = [_POINTER] * 4
+    library.setup(*(ctypes.cast(part, _POINTER) for part in parts))
+    return True
