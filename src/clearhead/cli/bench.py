@@ -7,6 +7,7 @@ own: two libraries that share an OpenMP runtime slow each other down. Peers that
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import json
@@ -222,8 +223,10 @@ def elsewhere(library: str, folder: Path, long: int, threads: int) -> list[Side]
     """A peer's sides, in a process of its own that waits for its turn."""
     there = multiprocessing.get_context("spawn")
     here, far = there.Pipe()
-    there.Process(target=_serve, args=(far, library, folder, long, threads), daemon=True).start()
+    process = there.Process(target=_serve, args=(far, library, folder, long, threads), daemon=True)
+    process.start()
     far.close()
+    atexit.register(_dismiss, here, process)
     found = here.recv()
     if isinstance(found, str):
         raise InputError(found)
@@ -237,6 +240,12 @@ def elsewhere(library: str, folder: Path, long: int, threads: int) -> list[Side]
         Side(library, precision, size, long, {name: partial(job, number, name) for name in jobs})
         for number, (precision, size, jobs) in enumerate(found)
     ]
+
+
+def _dismiss(pipe: Any, process: Any) -> None:
+    """Nobody asks any more: let the process end by itself."""
+    pipe.close()
+    process.join(5)
 
 
 def _serve(pipe: Any, library: str, folder: Path, long: int, threads: int) -> None:
@@ -353,7 +362,7 @@ def decode(
         print_json(data)
         return
     show(results)
-    out().print(f"{used} threads; this machine reads {speed:.1f} GB/s.", style="dim")
+    out().print(f"{used} thread{'s' if used > 1 else ''}; this machine reads {speed:.1f} GB/s.", style="dim")
 
 
 @contextmanager
