@@ -86,7 +86,7 @@ def decode(
         scores = logits
         for apply in filters:
             scores = apply(session.tokens, scores)
-        if filters and not patient:
+        if filters:
             check_open(scores, finished)
         token = choose(scores, written).masked_fill(finished, pad)
         for stop in stops:
