@@ -81,9 +81,7 @@ class Writing:
             return
         self._begin()
         for step in self.run.steps():
-            chances: list[float] | None = None
-            if self._log_probs:
-                chances = step.logits.log_softmax(-1).gather(1, step.tokens[:, None])[:, 0].tolist()
+            chances = step.log_probs().tolist() if self._log_probs else None
             chosen, over = step.tokens.tolist(), step.finished.tolist()
             self._times.append(time.perf_counter())
             written = [

@@ -25,6 +25,7 @@ SEARCHES = [
      "eos_token_id": [5, 9, 11, 14]},
     {"num_beams": 2, "length_penalty": -1.0, "early_stopping": "never", "min_new_tokens": 3},
     {"num_beams": 3, "bad_words_ids": [[7], [4, 8]], "forced_eos_token_id": 2, "suppress_tokens": [6]},
+    {"num_beams": 3, "bad_words_ids": [[7], [4, 8]], "suppress_tokens": [*range(10, 25)], "renormalize_logits": True},
     {"num_beams": 3, "early_stopping": "never", "length_penalty": 1.5, "forced_bos_token_id": 6,
      "repetition_penalty": 1.2},
 ]  # fmt: skip

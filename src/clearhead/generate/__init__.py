@@ -216,7 +216,7 @@ class Run:
         before: Tensor | None = None  # rows that were finished before the step
         for step in self.steps():
             if options.return_dict_in_generate:
-                own = step.logits.log_softmax(-1).gather(1, step.tokens[:, None])[:, 0]
+                own = step.log_probs()
                 log_probs.append(own if before is None else own.masked_fill(before, 0.0))
             tokens.append(step.tokens)
             done.append(step.finished)

@@ -16,7 +16,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.generate.filters import Filter
 from clearhead.generate.loop import Choice
-from clearhead.generate.session import Session
+from clearhead.generate.session import Session, shared_beginning
 from clearhead.models.model import EncoderDecoderModel, Model
 from clearhead.nn.cache import BLOCK
 from clearhead.nn.recurrent import Memory
@@ -85,11 +85,8 @@ class Draft:
             session.start()
             session.copies(len(tokens) // len(session.tokens))
             self._started = True
-        known = session.tokens
-        length = min(known.shape[1], tokens.shape[1] - 1)
-        differs = (known[:, :length] != tokens[:, :length]).any(0).nonzero()
-        shared = int(differs[0]) if len(differs) else length
-        session.forget(known.shape[1] - shared)
+        shared = shared_beginning(session.tokens, tokens)
+        session.forget(session.tokens.shape[1] - shared)
         scores = session.read(tokens[:, shared:])[:, -1]
         guesses = []
         for n in range(count):

@@ -249,9 +249,10 @@ def rules(options: Options, prompt: int, eos: list[int], new_tokens: int, source
 
 
 def chances(options: Options, eos: list[int]) -> list[Filter]:
-    """What shapes the distribution that is drawn from; nothing where nothing is drawn."""
+    """What shapes the distribution that is drawn from, and makes it one again if asked to."""
+    last: list[Filter] = [lambda tokens, scores: scores.log_softmax(-1)] if options.renormalize_logits else []
     if not options.samples:
-        return []
+        return last
     keep = 1 if options.num_beams == 1 else 1 + max(len(eos), 1)  # a beam needs a way on beside the end
     shaped = {
         "temperature": temperature,
@@ -262,7 +263,8 @@ def chances(options: Options, eos: list[int]) -> list[Filter]:
         "epsilon_cutoff": lambda epsilon: epsilon_cutoff(epsilon, keep),
         "eta_cutoff": lambda epsilon: eta_cutoff(epsilon, keep),
     }
-    return [make(getattr(options, name)) for name, make in shaped.items() if getattr(options, name) is not None]
+    asked = [make(getattr(options, name)) for name, make in shaped.items() if getattr(options, name) is not None]
+    return asked + last
 
 
 def _read(source: Tensor | None) -> Tensor:

@@ -62,7 +62,13 @@ class Choosing:
         self.chances, self.sampled = chances(options, ends), options.samples
         self.ends, self.pad = ends, pad
         shaped = tuple(getattr(options, name) for name in CHANCE)
-        self.key = (self.sampled, shaped, tuple(ends), pad)  # what a recording of it depends on
+        self.key = (
+            self.sampled,
+            shaped,
+            options.renormalize_logits,
+            tuple(ends),
+            pad,
+        )  # what a recording of it depends on
 
     def __call__(self, state: Recording) -> None:
         scores = state.logits

@@ -32,6 +32,10 @@ class Step:
     scores: Tensor  # (rows, vocab), as the filters left them
     finished: Tensor  # (rows,) bool, this token included
 
+    def log_probs(self) -> Tensor:
+        """(rows,): what the model itself gave each token."""
+        return self.logits.log_softmax(-1).gather(1, self.tokens[:, None])[:, 0]
+
 
 def greedy(scores: Tensor, written: int) -> Tensor:
     return scores.argmax(-1)

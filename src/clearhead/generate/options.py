@@ -42,6 +42,7 @@ class Options:
     begin_suppress_tokens
     sequence_bias                 {(tokens): what is added to the score of finishing this run}
     exponential_decay_length_penalty   (start, factor): after `start` new tokens the end grows likelier
+    renormalize_logits            last of all, make the scores log-probabilities again (beams are ranked by them)
     forced_bos_token_id           what must come right after a single start token (a language, for translators)
     forced_eos_token_id           what must come last where the length runs out; [] for nothing
     grammar                       the new text must fit: clearhead.generate.Grammar.choices, .regex or .json
@@ -101,6 +102,7 @@ class Options:
     begin_suppress_tokens: list[int] | None = None
     sequence_bias: Any = None
     exponential_decay_length_penalty: tuple[int, float] | None = None
+    renormalize_logits: bool = False
     forced_bos_token_id: int | None = None
     forced_eos_token_id: int | list[int] | None = None
     grammar: Any = None
@@ -344,7 +346,15 @@ _WHOLE = {
     "pad_token_id": 0, "decoder_start_token_id": 0, "forced_bos_token_id": 0, "prompt_lookup_num_tokens": 1,
     "num_assistant_tokens": 1,
 }  # fmt: skip
-_YES_OR_NO = ("do_sample", "return_dict_in_generate", "output_scores", "output_logits", "cuda_graphs", "compile")
+_YES_OR_NO = (
+    "do_sample",
+    "renormalize_logits",
+    "return_dict_in_generate",
+    "output_scores",
+    "output_logits",
+    "cuda_graphs",
+    "compile",
+)
 _SHARES = {
     "top_p": (0, 1), "min_p": (0, 1), "typical_p": (0, 1), "epsilon_cutoff": (0, 1), "eta_cutoff": (0, 1),
     "penalty_alpha": (0, 1),
@@ -355,7 +365,7 @@ _NO_EFFECT = frozenset(
     "return_dict_in_generate cache_implementation cache_config max_matches max_matching_ngram_size "
     "num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold assistant_early_exit "
     "assistant_lookbehind target_lookbehind prompt_lookup_num_tokens disable_compile compile_config is_assistant "
-    "remove_invalid_values renormalize_logits max_time low_memory".split()
+    "remove_invalid_values low_memory".split()
 )
 _NOTHING: tuple[Any, ...] = (None, False, [], {}, 0)
 _NEUTRAL: dict[str, tuple[Any, ...]] = {  # values in a file that ask for nothing

@@ -205,9 +205,7 @@ class PromptCache:
         last = self._last
         if last is None or last.model is not model or len(last.tokens) != 1:
             return None, 0
-        length = min(last._read, len(ids) - 1)
-        differs = (last.tokens[0, :length] != ids[:length]).nonzero()
-        shared = int(differs[0]) if len(differs) else length
+        shared = shared_beginning(last.tokens[:, : last._read], ids[None])
         try:
             last.cache.crop(shared)
         except InputError:  # a window or a memory that has moved on
@@ -222,6 +220,13 @@ class PromptCache:
     def tokens(self) -> list[int]:
         """What is remembered."""
         return [] if self._last is None else self._last.tokens[0, : self._last._read].tolist()
+
+
+def shared_beginning(known: Tensor, wanted: Tensor) -> int:
+    """How many tokens both (rows, time) begin with, but not all that are wanted: one must be read to get scores."""
+    length = min(known.shape[1], wanted.shape[1] - 1)
+    differs = (known[:, :length] != wanted[:, :length]).any(0).nonzero()
+    return int(differs[0]) if len(differs) else length
 
 
 def writing_stack(model: Model) -> Stack:

@@ -36,6 +36,7 @@ class Family:
     legacy   the older vocabulary file it can be rebuilt from, if any
     missing  what the older files lack, where nothing can rebuild it
     settings what tokenizer_config.json means where it is silent
+    like_roberta   WordPiece between <s> and </s>, rather than [CLS] and [SEP]
     """
 
     name: str
@@ -46,6 +47,7 @@ class Family:
     model_types: tuple[str, ...] = field(default=())
     missing: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    like_roberta: bool = False
 
 
 FAMILIES = (
@@ -59,7 +61,13 @@ FAMILIES = (
     ),
     Family("distilbert", "vocab.txt", _BERT_TOKENS, _IDS_AND_MASK, ("DistilBertTokenizer",), ("distilbert",)),
     Family(
-        "mpnet", "vocab.txt", {**_ROBERTA_TOKENS, "unk_token": "[UNK]"}, _IDS_AND_MASK, ("MPNetTokenizer",), ("mpnet",)
+        "mpnet",
+        "vocab.txt",
+        {**_ROBERTA_TOKENS, "unk_token": "[UNK]"},
+        _IDS_AND_MASK,
+        ("MPNetTokenizer",),
+        ("mpnet",),
+        like_roberta=True,
     ),
     Family(
         "gpt2",

@@ -149,9 +149,9 @@ def _open_older(where: Path, said: _Said, piece_file: str | None = None) -> Toke
         backend = build_wordpiece(where / "vocab.txt", _contents(named), said.config)
         _register(backend, said, named, where / "vocab.txt", ids_must_match=True)
         saved_class = "BertTokenizer"
-        if family is not None and family.name == "mpnet":
+        if family is not None and family.like_roberta:
             wrap_like_roberta(backend, _contents(named), {})
-            saved_class = "MPNetTokenizer"
+            saved_class = family.classes[0]
     elif (where / "vocab.json").is_file() and (where / "merges.txt").is_file():
         family = _expect(said, "merges.txt", "gpt2")
         named = _names(said)
