@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import clearhead as ch
+from clearhead.generate import graphs
 from clearhead.models import FAMILIES, Model, family
 from clearhead.models.heads import Summary
 from clearhead.models.model import EncoderDecoderModel
 from clearhead.models.recurrent import RecurrentModel
-from clearhead.nn import row_linear
+from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Stack, row_linear, row_step
 from clearhead.nn.block_sparse import BlockSparseAttention
+from clearhead.nn.cache import StaticCache
 from clearhead.nn.linear import Linear
 
 DEVICE = os.environ.get("CLEARHEAD_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "")
@@ -303,6 +305,104 @@ def test_recorded_steps(compiled):
             assert torch.equal(got, want)
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="steps are recorded on a CUDA device")
+def test_weights_that_were_replaced_are_recorded_anew():
+    _, gpu = both("gpt2")
+    ids = torch.randint(FIRST_WORD, 200, (1, 10), device=DEVICE)
+    before = gpu.generate(ids, max_new_tokens=12, cuda_graphs=True)
+    down = gpu.stack.layers[1].feedforward.down
+    down.weight = nn.Parameter(torch.randn_like(down.weight))
+    want = gpu.generate(ids, max_new_tokens=12, cuda_graphs=False)
+    assert torch.equal(gpu.generate(ids, max_new_tokens=12, cuda_graphs=True), want)
+    assert not torch.equal(want, before)
+
+
+def by_hand(width: int, heads: int, hidden: int, activation: str = "gelu_new", words: int = 203, **options) -> Stack:
+    """A plain stack of three layers, wide enough weights for every part to matter."""
+    bias = options.get("bias", True)
+    blocks = [
+        Block(
+            Attention(width, heads, **options),
+            FeedForward(width, hidden, activation, bias=bias),
+            attention_norm=LayerNorm(width, bias=bias),
+            feedforward_norm=LayerNorm(width, elementwise_affine=bias),
+        )
+        for _ in range(3)
+    ]
+    stack = Stack(Embed(nn.Embedding(words, width)), blocks, LayerNorm(width), causal=True)
+    for name, p in stack.named_parameters():
+        nn.init.normal_(p, std=0.5 if "norm" in name or p.ndim == 1 else p.shape[-1] ** -0.5)
+    return stack
+
+
+PLAIN_STACKS = {
+    "tiny": lambda: by_hand(64, 4, 96, fused=True),
+    "GPT-2": lambda: by_hand(768, 12, 3072, fused=True),
+    "GPT-2 XL": lambda: by_hand(1600, 25, 6400, fused=True),
+    "apart, shared keys": lambda: by_hand(96, 6, 200, "gelu", kv_heads=2),
+    "no bias": lambda: by_hand(128, 2, 9000, "relu", bias=False),
+    "odd sizes": lambda: by_hand(40, 5, 37, "silu", words=31, scale=0.2),
+}
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="Triton kernels")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", PLAIN_STACKS)
+@torch.no_grad()
+def test_a_row_through_plain_layers(name, dtype):
+    """As near to fp32 as the way through the modules is: at the first place, in the first keys, and beyond them."""
+    torch.manual_seed(0)
+    stack = PLAIN_STACKS[name]().to(DEVICE).eval()
+    output = Linear(stack.embed.tokens.embedding_dim, stack.embed.tokens.num_embeddings, bias=False).to(DEVICE)
+    narrow, narrow_output = copy.deepcopy(stack).to(dtype), copy.deepcopy(output).to(dtype)
+    assert row_step.is_plain(narrow, narrow_output)
+    span = 640
+    for prompt in (1, 16, 300, span - 2):
+        ids = torch.randint(0, stack.embed.tokens.num_embeddings, (1, prompt), device=DEVICE)
+        visible = torch.zeros(1, span, dtype=torch.bool, device=DEVICE)
+        visible[0, prompt // 5 : prompt] = True  # padding on the left
+        square = (torch.ones(prompt, prompt, dtype=torch.bool, device=DEVICE).tril() & visible[:, :prompt])[None, None]
+        position = torch.tensor([prompt], device=DEVICE)
+        caches = [StaticCache(3, span, position) for _ in range(3)]
+        for part, cache in zip((stack, narrow, narrow), caches, strict=True):
+            part(ids, attention_mask=square, cache=cache)
+        scores = torch.full((1, output.out_features), torch.nan, device=DEVICE)
+        for token in (3, 7):
+            given, place = torch.tensor([[token]], device=DEVICE), position[None]
+            visible.index_fill_(1, position, True)
+            want, plain = (
+                end(part(given, attention_mask=visible[:, None, None], position_ids=place, cache=cache))[:, 0].float()
+                for part, end, cache in zip((stack, narrow), (output, narrow_output), caches, strict=False)
+            )
+            x = narrow.embed(given, place)
+            row_step.step(narrow, narrow_output, x, caches[2], visible[0], position, scores)
+            error, allowed = ((got - want).norm() / want.norm() for got in (scores, plain))
+            assert error < 1.5 * allowed + 1e-3, (prompt, token)
+            position += 1
+        for a, b in zip(caches[1].layers, caches[2].layers, strict=True):
+            close(b._keys.float(), a._keys.float(), 0.05)
+            close(b._values.float(), a._values.float(), 0.05)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="steps are recorded on a CUDA device")
+@pytest.mark.parametrize("name", ["gpt2", "ctrl", "gptj", "openai-gpt"])
+def test_one_text_in_half_precision(name):
+    """Recorded, every token of one text is (nearly) the likeliest of the fp32 model; also when it is recorded twice."""
+    cpu, gpu = both(name)
+    gpu = gpu.bfloat16()
+    ids = torch.randint(FIRST_WORD, 200, (1, 21), device=DEVICE)
+    mask = torch.ones_like(ids)
+    mask[0, :4] = 0
+    for options in ({}, {}, {"compile": True}, {"repetition_penalty": 1.0001}):
+        got = gpu.generate(ids, attention_mask=mask, max_new_tokens=30, eos_token_id=[], cuda_graphs=True, **options)
+        assert got.shape[1] == 51
+        with torch.no_grad():
+            scores = cpu(got[:, 4:].cpu()).logits[0, 16:-1]  # (30, words)
+        chosen = scores.gather(1, got[0, 21:, None].cpu())[:, 0]
+        assert (scores.amax(-1) - chosen).max() < 0.05 * scores.std()
+    assert graphs.takes_rows(gpu) == (name in ("gpt2", "ctrl"))
+
+
 @pytest.mark.skipif(DEVICE == "cpu", reason="a Triton kernel")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_row_times_a_matrix(dtype):
@@ -314,7 +414,7 @@ def test_a_row_times_a_matrix(dtype):
             want = torch.nn.functional.linear(
                 *(None if t is None else t.float() for t in (row, layer.weight, layer.bias))
             )
-            close(layer(row), want, 8e-3)
+            close(layer(row).float(), want, 8e-3)
             rows = torch.randn(5, ins, device=DEVICE, dtype=dtype)
             close(layer(rows), torch.nn.functional.linear(rows, layer.weight, layer.bias), 8e-3)
 

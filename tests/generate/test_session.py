@@ -257,6 +257,18 @@ def test_fixed_shapes_show_the_same():
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+def test_a_hook_keeps_steps_from_being_recorded():
+    ours = model("gpt2")
+    assert graphs.why_not_static(ours) is None
+    handle = ours.stack.layers[1].feedforward.register_forward_hook(lambda *_: None)
+    assert "hook" in graphs.why_not_static(ours)
+    handle.remove()
+    handle = ours.stack.embed.register_forward_pre_hook(lambda *_: None)
+    assert "hook" in graphs.why_not_static(ours)
+    handle.remove()
+    assert graphs.why_not_static(ours) is None
+
+
 def test_a_prompt_that_fills_the_positions():
     """Rounded up, it would reach beyond them."""
     ours = model("gpt2", n_positions=37)

@@ -1,18 +1,25 @@
 """A layer in one call of C against the same layer in torch: many shapes, whole models, and when it must stand back."""
 
+import copy
+import gc
+import pickle
 import platform
 import random
+import threading
+import weakref
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from clearhead.models import family
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm, RMSNorm, Rotary, native, trace
 from clearhead.nn.cache import BLOCK, Cache, LayerCache, StaticCache
+from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
-from clearhead.nn.native import layer
-from clearhead.nn.quantized import quantize_
+from clearhead.nn.native import layer, plan
+from clearhead.nn.quantized import QuantizedLinear, QuantizedMatrix, quantize_
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason=f"no native kernels: {native.why_not()}")
 
@@ -29,15 +36,15 @@ class Spy:
     def __init__(self, call):
         self.call, self.count = call, 0
 
-    def __call__(self, facts):
-        self.count += 1
-        return self.call(facts)
+    def __call__(self, layers, caches, count, *rest):
+        self.count += count
+        return self.call(layers, caches, count, *rest)
 
 
 @pytest.fixture
 def spy(monkeypatch):
-    spy = Spy(native.loaded.layer)
-    monkeypatch.setattr(native.loaded, "layer", spy)
+    spy = Spy(native.loaded.layers)
+    monkeypatch.setattr(native.loaded, "layers", spy)
     return spy
 
 
@@ -116,8 +123,8 @@ def compare(block, monkeypatch, rows=2, length=5, steps=3, between=lambda cache,
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_random_shapes(library, kind, placement, monkeypatch):
     monkeypatch.setattr(native, "loaded", native.open_library(LIBRARIES[library]))
-    spy = Spy(native.loaded.layer)
-    monkeypatch.setattr(native.loaded, "layer", spy)
+    spy = Spy(native.loaded.layers)
+    monkeypatch.setattr(native.loaded, "layers", spy)
     pick = random.Random(kind + placement)
     for n in range(12):
         kv_heads = pick.choice([1, 2, 3])
@@ -291,7 +298,7 @@ def test_other_parts(spy, monkeypatch):
         lambda block: setattr(block, "feedforward", FeedForward(32, 64, gated=True)),
         lambda block: setattr(block, "feedforward", FeedForward(32, 64, "tanh")),
         lambda block: setattr(block.feedforward, "down", nn.Linear(64, 32)),
-        lambda block: nn.utils.parametrize.register_parametrization(block.feedforward.up, "weight", nn.Tanh()),
+        lambda block: parametrize.register_parametrization(block.feedforward.up, "weight", nn.Tanh()),
         lambda block: setattr(block, "placement", "parallel"),
     ]
     for change in changes:
@@ -361,14 +368,14 @@ def test_without_memory_the_plain_path_runs(monkeypatch):
     block, x = make(), torch.randn(2, 1, 32)
     with torch.no_grad():
         wanted = block(x, BoundMask(), cache=filled(block, 2, 5))
-        monkeypatch.setattr(native.loaded, "layer", lambda facts: 0)
+        monkeypatch.setattr(native.loaded, "layers", lambda *facts: 0)
         cache = filled(block, 2, 5)
         assert_same(block(x, BoundMask(), cache=cache), wanted)
     assert cache.length == 6
 
 
 def test_the_struct_has_the_size_that_c_expects():
-    assert layer.LAYOUT.size == 8 * (6 * 6 + 2 * 3 + 4 + 10 + 1)
+    assert layer.LAYOUT.size == 8 * (6 * 6 + 2 * 3 + 6 + 1)
 
 
 # ---- whole models ----
@@ -423,3 +430,168 @@ def test_a_whole_cache_with_padding_takes_the_plain_path(spy, monkeypatch):
     found = run()
     assert spy.count == 0
     assert_same(found, plainly(monkeypatch, run))
+
+
+# ---- a plan is remembered, and noticed to be out of date ----
+
+
+def small_gpt2(layers: int = 2, width: int = 48):
+    chosen = family("gpt2")
+    config = chosen.config(vocab_size=97, hidden_size=width, num_hidden_layers=layers, num_attention_heads=4)
+    model = chosen.make(config).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def turn(linear: nn.Module) -> None:
+    """The transpose of a square matrix, at the same address."""
+    linear.weight.data = linear.weight.data.t()
+
+
+def swap(layers: nn.ModuleList) -> None:
+    layers[0], layers[1] = layers[1], layers[0]
+
+
+def clone(tensor: torch.Tensor) -> None:
+    tensor.data = tensor.data * 1.5
+
+
+CHANGES = {  # what may happen between two steps: the change, and whether C may still do the step
+    "nothing": (lambda stack: None, True),
+    "values in place": (lambda stack: stack.layers[1].feedforward.up.weight.data.mul_(1.5), True),
+    "values elsewhere": (lambda stack: clone(stack.layers[1].feedforward.up.weight), True),
+    "a bias elsewhere": (lambda stack: clone(stack.layers[1].attention.output.bias), True),
+    "a norm elsewhere": (lambda stack: clone(stack.layers[0].feedforward_norm.weight), True),
+    "turned over": (lambda stack: turn(stack.layers[1].attention.output), True),
+    "another parameter": (
+        lambda stack: setattr(stack.layers[1].feedforward.down, "bias", nn.Parameter(torch.randn(48))), True
+    ),
+    "no bias": (lambda stack: setattr(stack.layers[1].feedforward.down, "bias", None), True),
+    "another matrix": (lambda stack: setattr(stack.layers[1].feedforward, "down", FeedForward(48, 192).down), True),
+    "another activation": (
+        lambda stack: setattr(stack.layers[1].feedforward.activation, "function", torch.nn.functional.relu), True
+    ),
+    "another scale": (lambda stack: setattr(stack.layers[1].attention, "scale", 0.9), True),
+    "another eps": (lambda stack: setattr(stack.layers[1].attention_norm, "eps", 0.5), True),
+    "another placement": (lambda stack: setattr(stack.layers[1], "placement", "post"), True),
+    "another order": (lambda stack: swap(stack.layers), True),
+    "rounded": (lambda stack: quantize_(stack, "int8"), True),
+    "rounded by hand": (
+        lambda stack: setattr(stack.layers[0].feedforward, "down", rounded(stack.layers[0].feedforward.down)), True
+    ),
+    "another layer": (lambda stack: stack.layers.__setitem__(1, copy.deepcopy(stack.layers[0])), True),
+    "an unknown norm": (lambda stack: setattr(stack.layers[1], "attention_norm", RMSNorm(48)), False),
+    "another forward": (lambda stack: setattr(stack.layers[1].attention.output, "forward", lambda x: 2 * x), False),
+    "a layer's other forward": (lambda stack: setattr(stack.layers[1], "forward", lambda x, *_, **__: 2 * x), False),
+    "another class": (lambda stack: setattr(stack.layers[1].attention.output, "__class__", Doubled), False),
+    "a parametrised weight": (
+        lambda stack: parametrize.register_parametrization(stack.layers[1].feedforward.up, "weight", nn.Tanh()), False
+    ),
+    "half precision in one place": (lambda stack: stack.layers[1].feedforward.double(), None),
+}  # fmt: skip
+
+
+class Doubled(Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def rounded(linear: nn.Module) -> QuantizedLinear:
+    return QuantizedLinear(QuantizedMatrix(linear.weight, "int4"), linear.bias)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_between_two_steps_is_noticed(change, spy, monkeypatch):
+    make_it, native_still = CHANGES[change]
+
+    def write() -> list[torch.Tensor]:
+        torch.manual_seed(5)
+        model, cache, seen = small_gpt2(), Cache(2), []
+        with torch.no_grad():
+            model(torch.arange(5)[None], past_key_values=cache)
+            for n in range(4):
+                if n == 2:
+                    spy.count = 0
+                    make_it(model.stack)
+                seen.append(model(torch.tensor([[n + 7]]), past_key_values=cache).logits)
+        return seen
+
+    if native_still is None:  # torch has something to say about it, and so must we
+        with pytest.raises(RuntimeError):
+            write()
+        return
+    found = write()
+    assert spy.count == (4 if native_still else 0) or (not native_still and spy.count == 2)  # the other layer, alone
+    for ours, wanted in zip(found, plainly(monkeypatch, write), strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-4 * float(wanted.abs().max()))
+
+
+@pytest.mark.parametrize("part", ["", "attention", "attention.qkv", "feedforward.activation", "feedforward_norm"])
+@pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook"])
+def test_whoever_begins_to_listen_is_told(part, kind, spy):
+    model, cache, heard = small_gpt2(), Cache(2), []
+    with torch.no_grad():
+        model(torch.arange(5)[None], past_key_values=cache)
+        model(torch.tensor([[7]]), past_key_values=cache)
+        assert spy.count == 2
+        hook = getattr(model.stack.layers[1].get_submodule(part), kind)(lambda *_: heard.append(1))
+        model(torch.tensor([[7]]), past_key_values=cache)
+        assert heard == [1]
+        hook.remove()
+        spy.count = 0
+        model(torch.tensor([[7]]), past_key_values=cache)
+        assert heard == [1] and spy.count == 2
+        with trace(model, "layers.1.attention.weights") as seen:
+            model(torch.tensor([[7]]), past_key_values=cache)
+        assert seen["layers.1.attention.weights"].shape == (1, 4, 1, 9) and spy.count == 2
+
+
+def test_all_layers_take_one_call(spy, monkeypatch):
+    model, calls = small_gpt2(3), []
+    monkeypatch.setattr(native.loaded, "layers", lambda *facts: calls.append(facts[2]) or spy(*facts))
+    model.generate(torch.arange(5)[None], max_new_tokens=4, eos_token_id=[])
+    assert calls == [3, 3, 3]
+
+
+def test_a_plan_dies_with_its_model_and_is_no_part_of_it(spy):
+    model = small_gpt2()
+    names = list(model.state_dict())
+    model.generate(torch.arange(5)[None], max_new_tokens=3, eos_token_id=[])
+    assert spy.count == 4 and model.stack in plan._plans
+    assert list(model.state_dict()) == names
+    twin = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    with torch.no_grad():
+        twin.stack.layers[0].feedforward.up.weight.mul_(2)
+    prompt = torch.arange(5)[None]
+    ours, other = (one.generate(prompt, max_new_tokens=9, eos_token_id=[]) for one in (model, twin))
+    assert not torch.equal(torch.as_tensor(ours), torch.as_tensor(other))
+    gone = [weakref.ref(model.stack), weakref.ref(model.stack.layers[0]), weakref.ref(twin.stack)]
+    del model, twin, ours, other
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 3
+    alone = make()
+    with torch.no_grad():
+        alone(torch.randn(2, 1, 32), BoundMask(), cache=filled(alone, 2, 5))
+    gone = weakref.ref(alone)
+    assert alone in plan._plans
+    del alone
+    gc.collect()
+    assert gone() is None
+
+
+def test_two_threads_share_a_model(spy):
+    model, prompts = small_gpt2(), [torch.tensor([[n, n + 1, n + 2]]) for n in range(4)]
+    wanted = [torch.as_tensor(model.generate(p, max_new_tokens=30, eos_token_id=[])) for p in prompts]
+    found: dict[int, torch.Tensor] = {}
+
+    def write(n: int) -> None:
+        found[n] = torch.as_tensor(model.generate(prompts[n], max_new_tokens=30, eos_token_id=[]))
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(found[n], wanted[n]) for n in range(4))

@@ -1,7 +1,8 @@
 """Steps replayed from CUDA graphs: the model, the choice and the end, recorded once, launched as one.
 
 Recording needs shapes and addresses that never change: a cache with all of its room always in sight, a prompt padded
-on the left to a round length, and the place to write held on the device. With `compile`, layers are compiled first.
+on the left to a round length, and the place to write held on the device. Steps of one text through plain layers are
+recorded from a few large kernels (`nn/row_step.py`); with `compile`, other layers are compiled first.
 A recording is kept with its model and serves every later call of the same shape.
 """
 
@@ -21,10 +22,12 @@ from clearhead.generate.filters import chances
 from clearhead.generate.loop import LOOK_EVERY, Step, draw_by
 from clearhead.generate.options import CHANCE, Options
 from clearhead.generate.session import Session
+from clearhead.models.heads import LanguageHead
 from clearhead.models.model import Model, StackModel
-from clearhead.nn import Attention, row_linear
+from clearhead.nn import Attention, row_linear, row_step
 from clearhead.nn.cache import BLOCK, StaticCache
 from clearhead.nn.glass import is_open
+from clearhead.nn.linear import Linear, lay_out
 from clearhead.nn.recurrent import RecurrentStack
 
 KEPT = 4  # recordings per model; each holds a cache
@@ -46,6 +49,8 @@ def why_not_static(model: Model) -> str | None:
         return "only a decoder alone, with keys and values in its cache, can be recorded."
     if model.training:
         return "the model is in training mode; call .eval() first."
+    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
+        return "a hook listens to the model, and a recording would call it once only."
     stack = model.stack
     plain = all(
         type(b.attention) is Attention and b.attention.relative is None and b.window is None for b in stack.blocks
@@ -91,11 +96,20 @@ class Recording:
     """The state of a text being written, at fixed addresses, and the graphs that move it on by one token."""
 
     def __init__(
-        self, model: StackModel, rows: int, prompt: int, span: int, choosing: Choosing | None, compile: bool = False
+        self,
+        model: StackModel,
+        rows: int,
+        prompt: int,
+        span: int,
+        choosing: Choosing | None,
+        compile: bool = False,
+        by_row: bool = False,
     ) -> None:
+        """by_row: steps go through `row_step`."""
         device, vocab = model.device, model.config.vocab_size
         self._model = weakref.ref(model)  # recordings are kept by model: they must not keep it alive
-        self.choosing, self.prompt, self.span, self.compile = choosing, prompt, span, compile
+        self.choosing, self.prompt, self.span = choosing, prompt, span
+        self.compile, self.by_row = compile, by_row
         new = span - prompt + 1
         self.position = torch.zeros(1, dtype=torch.long, device=device)
         self.cache = StaticCache(len(model.stack.layers), span, self.position)
@@ -142,7 +156,8 @@ class Recording:
 
     def step(self) -> None:
         """Read the token in `ids`; scores for the next, and, if the recording chooses, that token."""
-        self._run("step", self._read_token, compiled(self.model.stack.layers) if self.compile else nullcontext())
+        how = compiled(self.model.stack.layers) if self.compile and not self.by_row else nullcontext()
+        self._run("step", self._read_token, how)
 
     def choose(self) -> None:
         assert self.choosing is not None
@@ -154,7 +169,13 @@ class Recording:
 
     def _read_token(self) -> None:
         self.mask.index_fill_(1, self.position, True)
-        self._scores(self.ids, self.mask[:, None, None], self.places)
+        if self.by_row:
+            stack, head = self.model.stack, self.model.language_head
+            assert head is not None and isinstance(head.output, Linear)
+            x = stack.embed(self.ids, self.places)
+            row_step.step(stack, head.output, x, self.cache, self.mask[0], self.position, self.logits)
+        else:
+            self._scores(self.ids, self.mask[:, None, None], self.places)
         self.position += 1
         self.places += 1
         if self.choosing is not None:
@@ -259,14 +280,27 @@ def borrow(
     span = _round(prompt + new_tokens)
     model = session.model
     assert isinstance(model, StackModel)
-    where = model.stack.embed.tokens.weight.data_ptr()  # weights that moved need another recording
-    key = (rows, prompt, span, where, compile, None if choosing is None else choosing.key)
-    known = _recordings.setdefault(model, OrderedDict()).pop(key, None)
-    if known is not None:
-        return key, known
     if model.device.type == "cuda":
-        _lay_out(model)
-    return key, Recording(model, rows, prompt, span, choosing, compile)
+        row_linear.prepare()
+        lay_out(model)
+    where = tuple(part.data_ptr() for part in (*model.parameters(), *model.buffers()))  # what moved is recorded anew
+    by_row = rows == 1 and takes_rows(model)
+    key = (rows, prompt, span, where, compile, by_row, None if choosing is None else choosing.key)
+    known = _recordings.setdefault(model, OrderedDict()).pop(key, None)
+    return key, known or Recording(model, rows, prompt, span, choosing, compile, by_row)
+
+
+def takes_rows(model: StackModel) -> bool:
+    """Whether a step of one text can go through `row_step`: plain layers, and a plain matrix over words."""
+    head = model.head
+    return (
+        model.device.type == "cuda"
+        and type(model) is StackModel
+        and type(head) is LanguageHead
+        and head.transform is None
+        and head.scale == 1.0
+        and row_step.is_plain(model.stack, head.output)
+    )
 
 
 def give_back(model: Model, key: object, recording: Recording) -> None:
@@ -301,11 +335,3 @@ def compiled(layers: nn.ModuleList) -> Iterator[None]:
     finally:
         for layer in layers:
             layer._compiled_call_impl = None
-
-
-def _lay_out(model: Model) -> None:
-    """Matrices with their rows in a piece, which is how the kernel for one row reads them."""
-    row_linear.prepare()
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and not module.weight.is_contiguous():
-            module.weight.data = module.weight.data.contiguous()

@@ -14,6 +14,7 @@ from clearhead.models.model import EncoderDecoderModel, Model, StackModel
 from clearhead.models.output import Output
 from clearhead.nn import Stack
 from clearhead.nn.cache import Cache
+from clearhead.nn.linear import lay_out
 
 _ROOM = 4096  # tokens that a model without a limit is given room for at first
 
@@ -39,6 +40,8 @@ class Session:
         keep_hidden: bool = False,
     ) -> None:
         """room: how many positions to set aside; start: the token an encoder–decoder writes from."""
+        if model.device.type == "cpu":
+            lay_out(model)
         self.model = model
         self.keep_hidden = keep_hidden
         self.hidden: Tensor | None = None

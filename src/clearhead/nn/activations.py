@@ -10,8 +10,13 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, did_you_mean
 
 
+_TWICE = 2 * math.sqrt(2 / math.pi)
+
+
 def gelu_new(x: Tensor) -> Tensor:
     """GPT-2's GELU: the tanh approximation, written out by its authors."""
+    if torch.compiler.is_compiling():  # the same, as a sigmoid: compiled code has no quick tanh
+        return x * torch.sigmoid(_TWICE * (x + 0.044715 * x * x * x))
     return F.gelu(x, approximate="tanh")
 
 

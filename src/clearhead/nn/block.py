@@ -13,7 +13,7 @@ from clearhead.nn.cache import LayerCache
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.glass import tap
 from clearhead.nn.masks import BoundMask
-from clearhead.nn.native.layer import step
+from clearhead.nn.native.plan import step
 
 Placement = Literal["pre", "post", "parallel"]
 
@@ -74,7 +74,8 @@ class Block(nn.Module):
         bias: Tensor | None = None,
     ) -> Tensor:
         if not torch.compiler.is_compiling() and cache is not None and native.loaded is not None:
-            y = step(native.loaded, self, x, mask, cache) if bias is None and type(self) is Block else None
+            plain = bias is None and type(self) is Block
+            y = step(native.loaded, self, [self], x, [mask], [cache]) if plain else None
             if y is not None:
                 return y  # the same in one call, where nobody looks inside
         x = tap(self, "input", x)

@@ -3,8 +3,10 @@
 int8   one scale for each output; a weight is code · scale, codes -127 to 127
 int4   one scale for each group of 32 inputs; codes -8 to 7, two in a byte (the layout is told in native/kernels.c)
 
-Only weights are rounded: inputs, biases, norms and sums are fp32. A few rows go to the native kernels; many rows are
-multiplied by fp32 blocks that are unpacked, used and forgotten. It is for the CPU and for use, not for training.
+Only weights are rounded to so few bits: inputs, biases, norms and sums are fp32. Products go to the native kernels.
+Many rows (a prompt) are multiplied there as whole numbers of 16 bits with a scale for each 32 inputs, off by 1/65,534
+of the largest of them at most. Without those kernels, many rows are multiplied by fp32 blocks that are unpacked, used
+and forgotten. It is for the CPU and for use, not for training.
 """
 
 from __future__ import annotations
@@ -100,8 +102,8 @@ class QuantizedLinear(nn.Module):
         if x.shape[-1:] != (self.in_features,):
             raise InputError(f"The layer takes vectors of {self.in_features} numbers, not {tuple(x.shape)}.")
         rows = x.numel() // self.in_features
-        if rows <= FEW and native.loaded is not None:
-            return self._few_rows(native.loaded, x, rows)
+        if native.loaded is not None and (rows <= FEW or native.loaded.has_many):
+            return self._natively(native.loaded, x, rows)
         flat = x.reshape(rows, self.in_features)
         y = x.new_empty(rows, self.out_features)
         step = max(1, BLOCK // self.in_features)
@@ -110,7 +112,7 @@ class QuantizedLinear(nn.Module):
             y[:, part] = many_rows(flat, self.matrix.rows(part), None if self.bias is None else self.bias[part])
         return y.view(*x.shape[:-1], self.out_features)
 
-    def _few_rows(self, kernels: native.Kernels, x: Tensor, rows: int) -> Tensor:
+    def _natively(self, kernels: native.Kernels, x: Tensor, rows: int) -> Tensor:
         buffers, bias = self.matrix._buffers, self._parameters.get("bias")
         y = x.new_empty((*x.shape[:-1], self.out_features))
         if rows:

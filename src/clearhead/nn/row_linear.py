@@ -1,31 +1,37 @@
 """One row times a matrix on a CUDA device: every weight is read once, so all that counts is to read them fast.
 
-A Triton kernel; it can be compiled into a graph with what surrounds it. `prepare` makes it, where there is a Triton.
+The kernel is Triton's (`row_kernels.product`). `row_linear` is an operator that can be compiled with what surrounds it;
+`product` also takes the norm before, the activation and the sum after. `prepare` loads it, where there is a Triton.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._triton import has_triton
 
 HALF = (torch.bfloat16, torch.float16)
-_ready = False  # whether the kernel has been made; compiled code must not make it on its way
+WIDEST = 8192  # inputs that are read at once
+_kernels: Any = None  # row_kernels, once it is loaded; compiled code must not load it on its way
 
 
 def prepare() -> bool:
-    """Make the kernel, once; False where there is no Triton."""
-    global _ready
-    if not _ready and has_triton():
-        _make()
-        _ready = True
-    return _ready
+    """Load the kernels, once; False where there is no Triton."""
+    global _kernels
+    if _kernels is None and has_triton():
+        from clearhead.nn import row_kernels
+
+        _kernels = row_kernels
+        torch.library.triton_op("clearhead::row_linear", _row_linear, mutates_args={})
+    return _kernels is not None
 
 
 def usable(x: Tensor, weight: Tensor) -> bool:
     """One row, half precision, a matrix with its rows in a piece; and the kernel is there."""
     return (
-        _ready
+        _kernels is not None
         and x.is_cuda
         and x.dtype in HALF
         and x.numel() == weight.shape[1]
@@ -40,41 +46,67 @@ def row_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return y.view(*x.shape[:-1], weight.shape[0])
 
 
-def _make() -> None:
-    import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
+def _row_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    y = x.new_empty(weight.shape[0])
+    launch(torch.library.wrap_triton(_kernels.product), x, weight, bias, y)
+    return y
 
-    # (outputs of a program, inputs read at once, warps): wide reads keep more of the memory busy
-    sizes = [(1, 1024, 4), (1, 2048, 4), (1, 2048, 8), (1, 4096, 8), (1, 8192, 8), (2, 1024, 4), (2, 2048, 8)]
-    sizes += [(2, 4096, 8), (4, 1024, 8), (4, 2048, 8), (8, 512, 8), (8, 1024, 8)]
-    configs = [triton.Config({"ROWS": rows, "WIDTH": width}, num_warps=warps) for rows, width, warps in sizes]
 
-    @triton.autotune(configs=configs, key=["outs", "ins"])
-    @triton.jit
-    def kernel(  # type: ignore[no-untyped-def]
-        x, w, b, y, outs, ins, HAS_BIAS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
-    ):
-        """A program makes ROWS outputs, a stretch of WIDTH inputs at a time."""
-        o = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-        there = o < outs
-        total = tl.zeros((ROWS, WIDTH), tl.float32)
-        for start in range(0, ins, WIDTH):
-            i = start + tl.arange(0, WIDTH)
-            given = tl.load(x + i, mask=i < ins, other=0.0).to(tl.float32)
-            place = w + o[:, None].to(tl.int64) * ins + i[None, :]
-            weights = tl.load(place, mask=there[:, None] & (i < ins)[None, :], other=0.0)
-            total += weights.to(tl.float32) * given[None, :]
-        out = tl.sum(total, axis=1)
-        if HAS_BIAS:
-            out += tl.load(b + o, mask=there, other=0.0).to(tl.float32)
-        tl.store(y + o, out.to(y.dtype.element_ty), mask=there)
+def product(
+    x: Tensor,  # (in,)
+    linear: nn.Linear,
+    y: Tensor,  # (out,)
+    *,
+    norm: nn.LayerNorm | None = None,
+    activation: str = "",
+    residual: Tensor | None = None,  # (out,); may be y
+    dependent: bool = False,
+) -> None:
+    """y = residual + activation(linear(norm(x)))"""
+    launch(_kernels.product, x, linear.weight, linear.bias, y, norm, activation, residual, dependent)
 
-    @torch.library.triton_op("clearhead::row_linear", mutates_args={})
-    def op(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        outs, ins = weight.shape
-        y = x.new_empty(outs)
-        grid = lambda meta: (triton.cdiv(outs, meta["ROWS"]),)  # noqa: E731
-        torch.library.wrap_triton(kernel)[grid](
-            x, weight, bias if bias is not None else x, y, outs, ins, HAS_BIAS=bias is not None
-        )
-        return y
+
+def tile(ins: int, outs: int) -> tuple[int, int, int]:
+    """(inputs read at once, outputs, warps) of a program: enough in flight to keep memory busy, as measured."""
+    width = min(WIDEST, max(16, 1 << (ins - 1).bit_length()))
+    return (width, 8 if width <= 2048 else 2, 4)
+
+
+def options(warps: int, dependent: bool) -> dict[str, Any]:
+    """How a kernel is launched: dependent ones start while the one before still runs."""
+    return {"num_warps": warps, "launch_pdl": True} if dependent else {"num_warps": warps}
+
+
+def launch(
+    kernel: Any,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    y: Tensor,
+    norm: nn.LayerNorm | None = None,
+    activation: str = "",
+    residual: Tensor | None = None,
+    dependent: bool = False,
+) -> None:
+    outs, ins = weight.shape
+    width, rows, warps = tile(ins, outs)
+    gain, shift = (None, None) if norm is None else (norm.weight, norm.bias)
+    kernel[(-(-outs // rows),)](
+        x,
+        weight,
+        *(x if part is None else part for part in (bias, gain, shift, residual)),
+        y,
+        outs,
+        0.0 if norm is None else norm.eps,
+        INS=ins,
+        WIDTH=width,
+        ROWS=rows,
+        NORM=norm is not None,
+        GAIN=gain is not None,
+        SHIFT=shift is not None,
+        BIAS=bias is not None,
+        ADD=residual is not None,
+        ACTIVATION=activation,
+        DEPENDENT=dependent,
+        **options(warps, dependent),
+    )

@@ -8,11 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
+from clearhead.nn import native
 from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache, StaticCache
 from clearhead.nn.embedding import Embed
 from clearhead.nn.glass import tap
-from clearhead.nn.masks import Mask, from_attention_mask
+from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
+from clearhead.nn.native.plan import step
 
 
 class Stack(nn.Module):
@@ -119,23 +121,38 @@ class Stack(nn.Module):
             kept = attention_mask[:, -time:, None].to(x.dtype)
             x = x * kept
 
-        drops = self.layer_dropout if self.training and cache is None else 0.0
-        for n, layer in enumerate(self.blocks):
-            if drops and float(torch.rand(())) < drops:
-                continue
-            x = layer(
-                x,
-                bound[layer.window],
-                memory=memory,
-                memory_mask=bound_memory,
-                cache=cache.layers[n] if cache is not None else None,
-                position_ids=position_ids,
-                bias=bias,
-            )
-            x = x * kept if kept is not None and self.blank_padding == "layers" else x
+        stepped = None
+        if cache is not None and native.loaded is not None and bias is None and kept is None:
+            stepped = self._step(native.loaded, x, bound, cache)
+        if stepped is not None:
+            x = stepped
+        else:
+            drops = self.layer_dropout if self.training and cache is None else 0.0
+            for n, layer in enumerate(self.blocks):
+                if drops and float(torch.rand(())) < drops:
+                    continue
+                x = layer(
+                    x,
+                    bound[layer.window],
+                    memory=memory,
+                    memory_mask=bound_memory,
+                    cache=cache.layers[n] if cache is not None else None,
+                    position_ids=position_ids,
+                    bias=bias,
+                )
+                x = x * kept if kept is not None and self.blank_padding == "layers" else x
         if self.final_norm is not None:
             x = tap(self, "final.norm", self.final_norm(x))
         return F.dropout(x, self.final_dropout, self.training)
+
+    def _step(
+        self, kernels: native.Kernels, x: Tensor, bound: dict[int | None, BoundMask], cache: Cache
+    ) -> Tensor | None:
+        """All layers in one call, for one new position and where nobody looks inside; None: run them one by one."""
+        blocks = self.blocks
+        if torch.compiler.is_compiling() or any(type(block) is not Block for block in blocks):
+            return None
+        return step(kernels, self, blocks, x, bound.values(), cache.layers)
 
 
 def shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:

@@ -43,16 +43,20 @@ class Kernels:
     """The loaded library.
 
     linear(kind, x, w, scales, bias, y, rows, in, out, threads): addresses and sizes; y = x · wᵀ + bias.
-    layer(bytes): the struct `Layer` of kernels.c; one layer, one new position of each row. Whether it was done.
+    layers(layers, caches, count, x, y, rows, threads): whole layers for one new position of each row; the structs
+        `Layer` and `Cache` of kernels.c, `count` of each, as bytes. Whether it was done.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.linear: Any = library.linear
         self.linear.argtypes = [_INT, *[_POINTER] * 5, *[_LONG] * 3, _INT]
         self.linear.restype = None
-        self.layer: Any = library.layer
-        self.layer.argtypes = [_POINTER]
-        self.layer.restype = _INT
+        self.layers: Any = library.layers
+        self.layers.argtypes = [_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _LONG, _LONG]
+        self.layers.restype = _INT
+        self.has_many: bool = bool(
+            library.has_many()
+        )  # whether `linear` is also the fastest for many rows of int8 and int4
         self.threaded = _give_threads(library)
 
 

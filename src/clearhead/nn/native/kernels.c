@@ -28,6 +28,7 @@
 #define ROWS 4    // rows that are computed together
 #define GROUP 32  // inputs per step
 #define PARTS (GROUP / LANES)
+#define FEW 8     // rows for which reading weights takes longer than multiplying
 
 #define INLINE static inline __attribute__((always_inline))
 #define VECTOR(type) __attribute__((vector_size(LANES * sizeof(type))))
@@ -39,6 +40,7 @@ typedef float floats VECTOR(float);
 typedef int32_t ints VECTOR(int32_t);
 typedef int16_t shorts VECTOR(int16_t);
 typedef float floats_in_memory IN_MEMORY(float);  // at any address
+typedef int32_t ints_in_memory IN_MEMORY(int32_t);
 typedef int8_t bytes IN_MEMORY(int8_t);
 typedef uint16_t halves IN_MEMORY(uint16_t);
 
@@ -63,6 +65,8 @@ void setup(void *parallel, void *number, void *count, void *wait) {
 
 INLINE floats load(const float *p) { return *(const floats_in_memory *)p; }
 INLINE void store(float *p, floats v) { *(floats_in_memory *)p = v; }
+INLINE floats all(float v) { return (floats){0} + v; }
+INLINE floats pick(ints where, floats yes, floats no) { return (floats)(((ints)yes & where) | ((ints)no & ~where)); }
 INLINE floats to_floats(ints v) { return __builtin_convertvector(v, floats); }
 INLINE floats from_bf16(const char *p) { return (floats)(__builtin_convertvector(*(const halves *)p, ints) << 16); }
 
@@ -237,17 +241,187 @@ static Range piece(const Job *job, long n, long of) {
 
 static void share(void *job) { piece(job, thread_number(), thread_count()); }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// Many rows (a prompt) with int8 and int4 weights: there arithmetic is what takes time, and whole numbers of 16 bits
+// multiply twice as fast as fp32. Each row is cut into groups of 32 inputs; a group becomes whole numbers up to 32,767
+// times its own scale, which is right to 1/65,534 of the largest in it. Codes are whole numbers already, and the sums of a
+// group are exact.
+//
+// Numbers n and 16 + n of a group lie side by side as a pair in 32 bits: one instruction multiplies both and adds. It is
+// x86's; elsewhere there is nothing to gain.
+
+#if defined(AVX2) || (defined(AVX512) && defined(__AVX512BW__))
+#define PAIRS (GROUP / 2)
+#define WIDE 2  // vectors of outputs
+#ifdef AVX512
+#define TALL 6  // and rows that are computed together
+#else
+#define TALL 3
+#endif
+#define PANEL (WIDE * LANES)  // outputs that are computed together
+
+INLINE ints paired(ints low, ints high) { return (low & 0xffff) | (high << 16); }
+
+INLINE ints multiply_pairs(ints total, ints w, int32_t x) {
+    const ints both = (ints){0} + x;
+#if defined(__AVX512VNNI__) && defined(AVX512)
+    return (ints)_mm512_dpwssd_epi32((__m512i)total, (__m512i)w, (__m512i)both);
+#elif defined(AVX512)
+    return total + (ints)_mm512_madd_epi16((__m512i)w, (__m512i)both);
+#else
+    return total + (ints)_mm256_madd_epi16((__m256i)w, (__m256i)both);
+#endif
+}
+
+// A group of 32 inputs, `count` of which are there, as pairs; returns their scale (NaN if one is not a number).
+static float round_group(const float *x, long count, int32_t *pairs) {
+    float whole[GROUP] = {0};
+    memcpy(whole, x, count * sizeof(float));
+    floats most = {0}, wrong = {0};
+    for (int n = 0; n < GROUP; n += LANES) {
+        const floats v = load(whole + n), size = pick(v < 0.0f, -v, v);
+        most = pick(size > most, size, most);
+        wrong += v * 0.0f;
+    }
+    float top = 0;
+    for (int k = 0; k < LANES; k++) top = most[k] > top ? most[k] : top;
+    const float scale = top / 32767, up = scale > 0 ? 32767 / top : 0;
+    for (int n = 0; n < PAIRS; n += LANES) {
+        const floats low = load(whole + n) * up + 12582912.0f - 12582912.0f;  // rounded, as in `exponential`
+        const floats high = load(whole + PAIRS + n) * up + 12582912.0f - 12582912.0f;
+        *(ints_in_memory *)(pairs + n) = paired(__builtin_convertvector(low, ints), __builtin_convertvector(high, ints));
+    }
+    return scale + sum(wrong);
+}
+
+// Group g of output o as pairs.
+INLINE void weight_pairs(int kind, const Job *job, long o, long g, int32_t *pairs) {
+    const long there = job->in - g * GROUP;
+    const char *row = job->w + o * row_bytes(kind, job->in) + g * row_bytes(kind, GROUP);
+    char rest[GROUP] = {0};
+    if (kind == I8 && there < GROUP) row = memcpy(rest, row, there);
+    for (int n = 0; n < PAIRS; n += LANES) {
+        const ints first = from_bytes(row + n);
+        const ints pair = kind == I8 ? paired(first, from_bytes(row + PAIRS + n))
+                                     : paired((first & 15) - 8, ((first >> 4) & 15) - 8);
+        *(ints_in_memory *)(pairs + n) = pair;
+    }
+}
+
+typedef struct {
+    Job job;
+    long groups, tiles;  // of inputs; of TALL rows
+    int32_t *pairs;      // (tiles, groups, TALL, PAIRS)
+    float *scales;       // (tiles, groups, TALL)
+    int32_t *panels;     // what each thread has for itself: (groups, PAIRS, PANEL) and (groups, PANEL) scales
+    long panel_size;
+    long next;  // the panel that the next free thread takes
+} Many;
+
+// TALL rows by PANEL outputs.
+INLINE void many_tile(int kind, const Many *many, const int32_t *w, const float *w_scales, long t, long o) {
+    const Job *job = &many->job;
+    const int32_t *x = many->pairs + t * many->groups * TALL * PAIRS;
+    const float *x_scales = many->scales + t * many->groups * TALL;
+    floats sums[TALL][WIDE] = {0};
+    for (long g = 0; g < many->groups; g++, x += TALL * PAIRS, x_scales += TALL, w += PAIRS * PANEL, w_scales += PANEL) {
+        ints totals[TALL][WIDE] = {0};
+        UNROLL(16) for (int p = 0; p < PAIRS; p++) {
+            ints found[WIDE];
+            UNROLL(2) for (int n = 0; n < WIDE; n++) found[n] = *(const ints_in_memory *)(w + p * PANEL + n * LANES);
+            UNROLL(6) for (int b = 0; b < TALL; b++)
+                UNROLL(2) for (int n = 0; n < WIDE; n++)
+                    totals[b][n] = multiply_pairs(totals[b][n], found[n], x[b * PAIRS + p]);
+        }
+        UNROLL(2) for (int n = 0; n < WIDE; n++) {
+            const floats scale = kind == I4 ? load(w_scales + n * LANES) : all(1);
+            UNROLL(6) for (int b = 0; b < TALL; b++) sums[b][n] += to_floats(totals[b][n]) * (scale * x_scales[b]);
+        }
+    }
+    const long count = job->out - o < PANEL ? job->out - o : PANEL;
+    for (int b = 0; b < TALL && t * TALL + b < job->rows; b++) {
+        float results[PANEL], *y = job->y + (t * TALL + b) * job->out + o;
+        for (int n = 0; n < WIDE; n++) store(results + n * LANES, sums[b][n]);
+        for (long k = 0; k < count; k++)
+            y[k] = results[k] * (kind == I8 ? job->scales[o + k] : 1) + (job->bias ? job->bias[o + k] : 0);
+    }
+}
+
+INLINE void many_panels(int kind, Many *many, long n) {
+    const Job *job = &many->job;
+    const long count = (job->out + PANEL - 1) / PANEL;
+    int32_t *w = many->panels + n * many->panel_size, pairs[PAIRS];
+    float *scales = (float *)(w + many->groups * PAIRS * PANEL);
+    for (long panel; (panel = __atomic_fetch_add(&many->next, 1, __ATOMIC_RELAXED)) < count;) {
+        const long o = panel * PANEL;
+        for (long from = 0; from < many->groups; from += 8)  // as much as the nearest cache holds
+            for (long k = 0; k < PANEL; k++)
+                for (long g = from; g < from + 8 && g < many->groups; g++) {
+                    const int there = o + k < job->out;
+                    if (there)
+                        weight_pairs(kind, job, o + k, g, pairs);
+                    else
+                        memset(pairs, 0, sizeof pairs);
+                    for (int p = 0; p < PAIRS; p++) w[(g * PAIRS + p) * PANEL + k] = pairs[p];  // turned over
+                    if (kind == I4) scales[g * PANEL + k] = there ? job->scales[(o + k) * many->groups + g] : 0;
+                }
+        for (long t = 0; t < many->tiles; t++) many_tile(kind, many, w, scales, t, o);
+    }
+}
+
+static void many_part(Many *many, long n, long of) {
+    const Job *job = &many->job;
+    for (long t = many->tiles * n / of; t < many->tiles * (n + 1) / of; t++)
+        for (long g = 0; g < many->groups; g++)
+            for (long b = 0; b < TALL; b++) {
+                const long at = (t * many->groups + g) * TALL + b, row = t * TALL + b, left = job->in - g * GROUP;
+                const long there = row < job->rows ? (left < GROUP ? left : GROUP) : 0;
+                many->scales[at] = round_group(job->x + row * job->in + g * GROUP, there, many->pairs + at * PAIRS);
+            }
+    if (of > 1) barrier();
+    if (job->kind == I8) many_panels(I8, many, n);
+    if (job->kind == I4) many_panels(I4, many, n);
+}
+
+static void share_many(void *many) { many_part(many, thread_number(), thread_count()); }
+
+// Whether it was done: without memory for what lies between, nothing is.
+static int many_rows(const Job *job, long threads) {
+    Many many = {.job = *job, .groups = (job->in + GROUP - 1) / GROUP, .tiles = (job->rows + TALL - 1) / TALL};
+    const long pairs = many.tiles * many.groups * TALL * PAIRS, scales = many.tiles * many.groups * TALL;
+    many.panel_size = many.groups * (PAIRS + 1) * PANEL;
+    many.pairs = malloc((pairs + scales + threads * many.panel_size) * sizeof(int32_t));
+    if (!many.pairs) return 0;
+    many.scales = (float *)(many.pairs + pairs);
+    many.panels = many.pairs + pairs + scales;
+    if (threads > 1)
+        team(share_many, &many, threads, 0);
+    else
+        many_part(&many, 0, 1);
+    free(many.pairs);
+    return 1;
+}
+
+int has_many(void) { return 1; }
+#else
+static int many_rows(const Job *job, long threads) { return 0; }
+
+int has_many(void) { return 0; }
+#endif
+
 void linear(int kind, const float *x, const char *w, const float *scales, const float *bias, float *y, long rows,
             long in, long out, int threads) {
     Job job = {kind, x, w, scales, bias, y, rows, in, out};
-    if (team && threads > 1)
+    if (!team) threads = 1;
+    if ((kind == I8 || kind == I4) && rows > FEW && many_rows(&job, threads)) return;
+    if (threads > 1)
         team(share, &job, threads, 0);
     else
         piece(&job, 0, 1);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// A whole layer for one new position of each row: norm, attention to what the cache holds, norm, feed-forward. The
+// Whole layers for one new position of each row: norm, attention to what the cache holds, norm, feed-forward. The
 // structs are filled in by layer.py, field by field, each of eight bytes where pointers are.
 
 typedef struct {
@@ -264,26 +438,30 @@ typedef struct {
 typedef struct {
     Matrix query, key, value, output, up, down;  // fused: query holds all three, and key and value are empty
     Norm attention_norm, feedforward_norm;
-    const float *x;        // (rows, width)
-    float *y;              // (rows, width)
-    float *keys, *values;  // (rows, kv_heads, room, head_dim), `past` positions of which are in use
-    int64_t rows, width, heads, kv_heads, head_dim, room, past;
+    int64_t width, heads, kv_heads, head_dim;
     int64_t post;  // norms after the sums (GPT), not before the sublayers (GPT-2)
-    int64_t activation, threads;
+    int64_t activation;
     double scale;
 } Layer;
+
+typedef struct {
+    float *keys, *values;  // (rows, kv_heads, room, head_dim), `past` positions of which are in use
+    int64_t room, past;
+} Cache;
 
 enum { GELU_TANH, GELU_ERF, RELU, SILU };
 
 typedef struct {
-    const Layer *layer;
+    const Layer *layers;
+    const Cache *caches;
+    long count, rows;
+    const float *x;  // (rows, width)
+    float *y;        // (rows, width)
     float *qkv, *mixed, *middle, *hidden, *total;  // what all threads share
     float *own;                                    // what each has for itself: normed rows, then scores
     long own_size;
 } Work;
 
-INLINE floats all(float v) { return (floats){0} + v; }
-INLINE floats pick(ints where, floats yes, floats no) { return (floats)(((ints)yes & where) | ((ints)no & ~where)); }
 
 // e^x = 2^n * e^r with |r| <= ln(2) / 2, where eight terms of the series are enough. Below -87 and above 88: as there.
 INLINE floats exponential(floats x) {
@@ -413,28 +591,26 @@ static void attend(const float *q, const float *keys, const float *values, long 
 }
 
 // One row's key/value head: write what is new into the cache, then the queries that share it look at everything.
-static void look(const Work *work, long r, long g, float *scores) {
-    const Layer *l = work->layer;
+static void look(const Work *work, const Layer *l, const Cache *cache, long r, long g, float *scores) {
     const long size = l->head_dim, q_size = l->heads * size, kv_size = l->kv_heads * size, shared = l->heads / l->kv_heads;
     const int fused = l->key.w == NULL;
     const long stride = q_size + 2 * kv_size;
     const float *q = work->qkv + r * (fused ? stride : q_size);
-    const float *k = fused ? q + q_size : work->qkv + l->rows * q_size + r * kv_size;
-    const float *v = k + (fused ? kv_size : l->rows * kv_size);
-    float *keys = l->keys + (r * l->kv_heads + g) * l->room * size;
-    float *values = l->values + (r * l->kv_heads + g) * l->room * size;
-    memcpy(keys + l->past * size, k + g * size, size * sizeof(float));
-    memcpy(values + l->past * size, v + g * size, size * sizeof(float));
+    const float *k = fused ? q + q_size : work->qkv + work->rows * q_size + r * kv_size;
+    const float *v = k + (fused ? kv_size : work->rows * kv_size);
+    float *keys = cache->keys + (r * l->kv_heads + g) * cache->room * size;
+    float *values = cache->values + (r * l->kv_heads + g) * cache->room * size;
+    memcpy(keys + cache->past * size, k + g * size, size * sizeof(float));
+    memcpy(values + cache->past * size, v + g * size, size * sizeof(float));
     for (long h = g * shared; h < (g + 1) * shared; h++)
-        attend(q + h * size, keys, values, l->past + 1, size, l->scale, scores, work->mixed + r * q_size + h * size);
+        attend(q + h * size, keys, values, cache->past + 1, size, l->scale, scores, work->mixed + r * q_size + h * size);
 }
 
-// What thread n of so many does. Norms are cheap, so each thread makes those it needs: fewer times to wait.
-static void layer_part(const Work *work, long n, long of) {
-    const Layer *l = work->layer;
-    const long rows = l->rows, width = l->width, items = rows * l->kv_heads;
+// What thread n of so many does for one layer. Norms are cheap, so each thread makes those it needs: fewer times to wait.
+// y may be x: once it is written, nobody needs x any more.
+static void layer_part(const Work *work, const Layer *l, const Cache *cache, const float *x, long n, long of) {
+    const long rows = work->rows, width = l->width, items = rows * l->kv_heads;
     float *normed = work->own + n * work->own_size, *scores = normed + rows * width;
-    const float *x = l->x;
 
     if (!l->post) normalise(&l->attention_norm, x, normed, rows, width);
     const float *seen = l->post ? x : normed;
@@ -446,7 +622,7 @@ static void layer_part(const Work *work, long n, long of) {
     }
     if (of > 1) barrier();
     for (long item = items * n / of; item < items * (n + 1) / of; item++)
-        look(work, item / l->kv_heads, item % l->kv_heads, scores);
+        look(work, l, cache, item / l->kv_heads, item % l->kv_heads, scores);
     if (of > 1) barrier();
     multiply(&l->output, work->mixed, work->middle, rows, x, -1, n, of);
     if (of > 1) barrier();
@@ -454,37 +630,56 @@ static void layer_part(const Work *work, long n, long of) {
     multiply(&l->up, normed, work->hidden, rows, NULL, l->activation, n, of);
     if (of > 1) barrier();
     if (!l->post) {
-        multiply(&l->down, work->hidden, l->y, rows, work->middle, -1, n, of);
+        multiply(&l->down, work->hidden, work->y, rows, work->middle, -1, n, of);
         return;
     }
     multiply(&l->down, work->hidden, work->total, rows, normed, -1, n, of);
     if (of > 1) barrier();
     for (long r = n; r < rows; r += of)
-        normalise(&l->feedforward_norm, work->total + r * width, l->y + r * width, 1, width);
+        normalise(&l->feedforward_norm, work->total + r * width, work->y + r * width, 1, width);
 }
 
-static void share_layer(void *work) { layer_part(work, thread_number(), thread_count()); }
+static void layers_part(const Work *work, long n, long of) {
+    for (long k = 0; k < work->count; k++) {
+        if (k && of > 1) barrier();
+        layer_part(work, work->layers + k, work->caches + k, k ? work->y : work->x, n, of);
+    }
+}
+
+static void share_layers(void *work) { layers_part(work, thread_number(), thread_count()); }
+
+static void at_least(long *size, long needed) { *size = needed > *size ? needed : *size; }
 
 // Whether it was done: without memory for what lies between, nothing is.
-int layer(const Layer *l) {
-    const long line = 16, rows = l->rows, q_size = l->heads * l->head_dim, kv_size = l->kv_heads * l->head_dim;
-    const long threads = team && l->threads > 1 ? l->threads : 1;
-    const long own = (rows * l->width + l->past + 1 + LANES + line) / line * line;
-    const long sizes[] = {rows * (q_size + 2 * kv_size), rows * q_size, rows * l->width, rows * l->up.out, rows * l->width};
-    long total = own * threads;
-    for (int n = 0; n < 5; n++) total += (sizes[n] + line - 1) / line * line;
+int layers(const Layer *l, const Cache *caches, long count, const float *x, float *y, long rows, long threads) {
+    enum { QKV, MIXED, MIDDLE, HIDDEN, TOTAL, OWN, BUFFERS };
+    const long line = 16;  // floats: what threads write apart must lie in different lines of the cache
+    long sizes[BUFFERS] = {0};
+    if (!team || threads < 1) threads = 1;
+    for (long k = 0; k < count; k++) {
+        const long q_size = l[k].heads * l[k].head_dim, kv_size = l[k].kv_heads * l[k].head_dim;
+        at_least(sizes + QKV, rows * (q_size + 2 * kv_size));
+        at_least(sizes + MIXED, rows * q_size);
+        at_least(sizes + MIDDLE, rows * l[k].width);
+        at_least(sizes + HIDDEN, rows * l[k].up.out);
+        at_least(sizes + TOTAL, rows * l[k].width);
+        at_least(sizes + OWN, rows * l[k].width + caches[k].past + 1 + LANES);
+    }
+    long total = 0;
+    for (int n = 0; n < BUFFERS; n++) {
+        sizes[n] = (sizes[n] + line - 1) / line * line;
+        total += sizes[n] * (n == OWN ? threads : 1);
+    }
     float *memory = malloc(total * sizeof(float) + 64), *next = (float *)(((uintptr_t)memory + 63) / 64 * 64);
     if (!memory) return 0;
-    float *parts[5];
-    for (int n = 0; n < 5; n++) {
-        parts[n] = next;
-        next += (sizes[n] + line - 1) / line * line;
-    }
-    Work work = {l, parts[0], parts[1], parts[2], parts[3], parts[4], next, own};
+    float *parts[BUFFERS];
+    for (int n = 0; n < BUFFERS; next += sizes[n++]) parts[n] = next;
+    Work work = {l, caches, count, rows, x, y, parts[QKV], parts[MIXED], parts[MIDDLE], parts[HIDDEN], parts[TOTAL],
+                 parts[OWN], sizes[OWN]};
     if (threads > 1)
-        team(share_layer, &work, threads, 0);
+        team(share_layers, &work, threads, 0);
     else
-        layer_part(&work, 0, 1);
+        layers_part(&work, 0, 1);
     free(memory);
     return 1;
 }

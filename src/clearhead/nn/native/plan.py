@@ -1,0 +1,179 @@
+"""Layers for one new position in one call of C: between small products, Python and torch take longer than they.
+
+What the layers consist of is read once (`describe`) and remembered as a `Plan`. Parts may be replaced, moved, rounded
+or listened to at any time, so a plan is held against the living modules before each use, and read anew if anything in
+them is not as it was.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
+
+from clearhead.nn import native
+from clearhead.nn.activations import Activation
+from clearhead.nn.attention import Attention
+from clearhead.nn.cache import LayerCache
+from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.glass import is_open
+from clearhead.nn.linear import FEW, is_plain
+from clearhead.nn.masks import BoundMask
+from clearhead.nn.native.layer import Layer, describe
+from clearhead.nn.quantized import QuantizedMatrix
+
+# What the arithmetic takes from a module's own dictionary.
+READ_BLOCK = itemgetter("placement", "training")
+READ: dict[type, Callable[[dict[str, Any]], object]] = {
+    Attention: itemgetter("heads", "kv_heads", "head_dim", "scale", "fused", "cross", "rotary", "relative", "training"),
+    FeedForward: itemgetter("training"),
+    Activation: itemgetter("function"),
+    nn.LayerNorm: itemgetter("eps", "normalized_shape"),
+    QuantizedMatrix: itemgetter("kind"),
+}
+_bytes = attrgetter("nbytes")
+_plans: WeakKeyDictionary[nn.Module, Plan] = WeakKeyDictionary()  # not in the modules: those are copied and saved
+
+
+def step(
+    kernels: native.Kernels,
+    owner: nn.Module,  # who has these layers, and with whom the plan is kept and forgotten
+    blocks: Sequence[nn.Module],  # `Block`s and no subclass
+    x: Tensor,
+    masks: Iterable[BoundMask],
+    caches: Sequence[LayerCache],
+) -> Tensor | None:
+    """What the layers make of x (rows, 1, width), whose keys and values join the caches.
+
+    None where the plain path must run; nothing has changed then.
+    """
+    shape = x.shape
+    if (
+        len(shape) != 3
+        or shape[1] != 1
+        or not 0 < shape[0] <= FEW
+        or torch.is_grad_enabled()
+        or is_open()
+        or x.dtype is not torch.float32
+        or not x.is_contiguous()
+        or not is_plain(x)
+        or torch_modules._global_forward_hooks
+        or torch_modules._global_forward_pre_hooks
+        or not all(map(_sees_everything, masks))
+    ):
+        return None
+    plan = _plans.get(owner)
+    if plan is None or not plan.holds(blocks):
+        plan = Plan.of(owner, blocks)
+        if plan is None:
+            _plans.pop(owner, None)
+            return None
+        _plans[owner] = plan
+    rows, width = shape[0], shape[2]
+    rooms: list[int] = []
+    for layer, cache in zip(plan.layers, caches, strict=True):
+        room = _room(cache, rows, layer.kv_heads, layer.head_dim)
+        if room is None or layer.width != width:
+            return None
+        rooms += room
+    y = torch.empty_like(x)
+    threads = torch.get_num_threads() if rows * width * plan.hidden > native.SMALL else 1
+    count = len(blocks)
+    packed = struct.pack(f"{4 * count}q", *rooms)
+    if not kernels.layers(plan.packed, packed, count, x.data_ptr(), y.data_ptr(), rows, threads):
+        return None
+    for cache in caches:
+        cache.length += 1
+    return y
+
+
+class Plan:
+    """Layers as C reads them, and what they were read from, to see whether that is still so."""
+
+    def __init__(self, blocks: Sequence[nn.Module], layers: list[Layer], called: bool) -> None:
+        """called: whether the blocks would be called, and not only their forward."""
+        self.layers = layers
+        self.packed = b"".join(layer.packed for layer in layers)
+        self.hidden = max(layer.hidden for layer in layers)
+        # The blocks themselves are not kept, only their tables: a plan must not keep its owner alive.
+        self._blocks = [id(block.__dict__) for block in blocks]
+        self._modules = [module for layer in layers for module in layer.modules]
+        everyone = [*blocks, *self._modules]
+        heard = everyone if called else self._modules
+        self._hooks = [hooks for one in heard for hooks in (one._forward_hooks, one._forward_pre_hooks)]
+        self._dicts = [one.__dict__ for one in everyone]
+        self._facts = [(READ[type(one)], one.__dict__) for one in self._modules if type(one) in READ]
+        self._facts += [(READ_BLOCK, block.__dict__) for block in blocks]
+        tables = [(one._modules, one._parameters, one._buffers) for one in everyone]
+        self._tables: list[dict[str, Any]] = [table for three in tables for table in three if table]
+        self._tensors = [tensor for layer in layers for tensor in layer.tensors]
+        self._seen = self._look()
+
+    @classmethod
+    def of(cls, owner: nn.Module, blocks: Sequence[nn.Module]) -> Plan | None:
+        """None where the plain path must run."""
+        layers: list[Layer] = []
+        for block in blocks:
+            facts = block.__dict__
+            if block is not owner and ("forward" in facts or facts.get("_compiled_call_impl") is not None):
+                return None
+            layer = describe(block)
+            if layer is None:
+                return None
+            layers.append(layer)
+        plan = cls(blocks, layers, owner is not blocks[0])
+        return None if any(plan._hooks) else plan
+
+    def holds(self, blocks: Sequence[nn.Module]) -> bool:
+        """Whether these are the blocks, and nothing in them has changed or is listened to."""
+        if [id(block.__dict__) for block in blocks] != self._blocks or any(self._hooks):
+            return False
+        try:
+            return self._look() == self._seen
+        except (RuntimeError, KeyError):  # torch does not compare tensors as a whole; a fact became a module
+            return False
+
+    def _look(self) -> list[object]:
+        """All that the layers were read from. The same objects compare equal without a look into them.
+
+        A step drives everything else out of the processor's caches, so what counts here is how little is touched.
+        """
+        tensors = self._tensors
+        return [
+            *map(type, self._modules),
+            *map(len, self._dicts),  # whoever gives a module another forward adds to its dictionary
+            *[read(facts) for read, facts in self._facts],
+            *chain.from_iterable(map(dict.values, self._tables)),
+            *map(Tensor.data_ptr, tensors),  # `tensor.data = …` changes these three, and nothing above
+            *map(Tensor.stride, tensors),
+            *map(_bytes, tensors),
+        ]
+
+
+def _sees_everything(mask: BoundMask) -> bool:
+    return (
+        type(mask) is BoundMask and not mask.is_causal and mask.visible is mask.added is mask.dead is mask.band is None
+    )
+
+
+def _room(cache: LayerCache, rows: int, kv_heads: int, head_dim: int) -> tuple[int, int, int, int] | None:
+    """(keys, values, room, held), where one more position can simply be written; growing and sliding is the cache's."""
+    if type(cache) is not LayerCache:
+        return None
+    keys, values, held = cache._keys, cache._values, cache.length - cache.dropped
+    if keys is None or values is None or (cache._limit is not None and held >= cache._limit):
+        return None
+    room = keys.shape[2]
+    if held >= room or keys.shape != (rows, kv_heads, room, head_dim) or values.shape != keys.shape:
+        return None
+    for tensor in (keys, values):
+        if tensor.dtype is not torch.float32 or not tensor.is_cpu or not tensor.is_contiguous():
+            return None
+    return keys.data_ptr(), values.data_ptr(), room, held

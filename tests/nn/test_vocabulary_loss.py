@@ -1,0 +1,52 @@
+"""The loss in stretches is torch's own, with its gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clearhead.nn import vocabulary_loss
+from clearhead.nn.vocabulary_loss import linear_cross_entropy
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("spare", [False, True])
+def test_equals_cross_entropy(chunk, smoothing, with_bias, spare, monkeypatch):
+    if spare:  # as on a GPU: the table is filled up to a round number of rows
+        monkeypatch.setattr(vocabulary_loss.Tensor, "is_cuda", True)
+    torch.manual_seed(chunk)
+    hidden, weight = torch.randn(23, 8, dtype=torch.double), torch.randn(50, 8, dtype=torch.double)
+    bias = torch.randn(50, dtype=torch.double) if with_bias else None
+    labels = torch.randint(0, 50, (23,))
+    labels[[0, 5, 22]] = -100
+    given = [t.clone().requires_grad_() if t is not None else None for t in (hidden, weight, bias)]
+    asked = [t.clone().requires_grad_() if t is not None else None for t in (hidden, weight, bias)]
+    ours = linear_cross_entropy(*given, labels, chunk, smoothing)
+    theirs = F.cross_entropy(F.linear(*asked), labels, label_smoothing=smoothing)
+    torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-6)
+    (3 * ours).backward()
+    (3 * theirs).backward()
+    for mine, reference in zip(given, asked, strict=True):
+        if mine is not None:
+            torch.testing.assert_close(mine.grad, reference.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_nothing_to_learn_from_is_zero_and_not_nan():
+    hidden = torch.randn(4, 8, requires_grad=True)
+    loss = linear_cross_entropy(hidden, torch.randn(10, 8), None, torch.full((4,), -100), 2)
+    loss.backward()
+    assert loss == 0 and (hidden.grad == 0).all()
+
+
+def test_half_precision_is_close():
+    torch.manual_seed(1)
+    hidden, weight = torch.randn(40, 16, requires_grad=True), torch.randn(100, 16)
+    labels = torch.randint(0, 100, (40,))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = linear_cross_entropy(hidden, weight, None, labels, 16)
+    loss.backward()
+    plain = hidden.detach().clone().requires_grad_()
+    F.cross_entropy(plain @ weight.T, labels).backward()
+    assert hidden.grad.dtype == torch.float32
+    assert (hidden.grad - plain.grad).norm() / plain.grad.norm() < 0.02
