@@ -6,9 +6,11 @@ Skipped without one. CLEARHEAD_TEST_DEVICE=cpu runs the same checks on the CPU, 
 import copy
 import dataclasses
 import os
+import signal
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import clearhead as ch
@@ -440,3 +442,69 @@ def test_loading_onto_the_device(pair, tmp_path):
     with torch.no_grad():
         got, want = loaded(**batch).logits, gpu.bfloat16()(**batch).logits
     close(real_of(got, batch), real_of(want, batch), 1e-2)
+
+
+@pytest.mark.parametrize(
+    ("vocab", "bias", "smoothing"), [(50257, False, 0.0), (50257, True, 0.1), (1000, True, 0.0), (37, False, 0.1)]
+)
+def test_the_vocabulary_loss_in_one_kernel(vocab, bias, smoothing):
+    """The Triton kernel's loss and gradients are torch's own, in double precision."""
+    from clearhead.nn import vocabulary_kernel
+    from clearhead.nn.vocabulary_loss import linear_cross_entropy
+
+    assert vocabulary_kernel.prepare()
+    torch.manual_seed(vocab)
+    given = [torch.randn(300, 64, device="cuda"), torch.randn(vocab, 64, device="cuda") * 0.3]
+    given += [torch.randn(vocab, device="cuda")] if bias else []
+    labels = torch.randint(0, vocab, (300,), device="cuda")
+    labels[::7] = -100
+    mine = [t.clone().requires_grad_() for t in given]
+    theirs = [t.double().requires_grad_() for t in given]
+    loss = linear_cross_entropy(*mine[:2], mine[2] if bias else None, labels, 128, smoothing)
+    wanted = torch.nn.functional.cross_entropy(torch.nn.functional.linear(*theirs), labels, label_smoothing=smoothing)
+    (2 * loss).backward()
+    (2 * wanted).backward()
+    assert abs(float(loss) - float(wanted)) < 1e-3
+    for ours, reference in zip(mine, theirs, strict=True):
+        assert (ours.grad - reference.grad).norm() / reference.grad.norm() < 2e-3  # products in tf32
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_training_learns_and_goes_on(tmp_path, compile):
+    """A short run in bf16, stopped and continued: the loss falls, and the same bits come out as without the stop."""
+    from clearhead.train import train
+
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"{n} and {n + 1} make {2 * n + 1}." for n in range(3000)))
+
+    def recipe(out, **more):
+        return {
+            "objective": "causal-lm",
+            "out": str(tmp_path / out),
+            "data": {"train": str(text), "held_out": 0.1},
+            "tokenizer": {"kind": "bpe", "vocab_size": 300},
+            "model": {
+                "family": "gpt2",
+                "config": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2},
+            },
+            "batch": {"size": 8, "length": 64},
+            "optimizer": {"name": "muon", "lr": 3e-3},
+            "steps": 60,
+            "evaluation": {"every": 20},
+            "deterministic": True,
+            "compile": compile,
+            **more,
+        }
+
+    losses = []
+    whole = train(recipe("whole"), watchers=[lambda e: losses.append(e["loss"]) if e["event"] == "step" else None])
+    assert losses[-1] < 0.7 * losses[0]
+
+    def stop(event):
+        if event["event"] == "evaluation" and event["step"] == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert not train(recipe("cut"), watchers=[stop]).finished
+    cut = train(recipe("cut"))
+    weights = [load_file(run.model / "model.safetensors") for run in (whole, cut)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])

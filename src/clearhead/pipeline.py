@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, overload
 
 import torch
@@ -46,11 +47,12 @@ def load(
     place, kind = hub.as_device(device), hub.as_dtype(dtype)
     hub.check_quantize(quantize, kind, place)
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
-    if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
-        model, tokenizer = zoo.SHIPPED[name].make(task)
+    card = zoo.SHIPPED.get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
+    if card is not None and card.make is not None:
+        model, tokenizer = card.make(task)
         model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
         return Pipeline(model, tokenizer, name=name)
-    root = hub.locate(where, revision, tuple(zoo.SHIPPED))
+    root = folder_of(where, revision)
     folder = hub.transformer_folder(root)
     if task is None and hub.is_sentence_folder(root):
         task = "features"
@@ -62,6 +64,19 @@ def load(
         own, source, missing = None, None, str(error)
     sentence = hub.read_sentence(root, model.dtype, model.device) if model.task == "features" else None
     return Pipeline(model, own, source, name=name, sentence=sentence, no_tokenizer=missing)
+
+
+def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Path:
+    """The folder of a model: its own, a shipped one's, or where a hub's files were put."""
+    name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
+    if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
+        folder = zoo.SHIPPED[name].folder
+        if folder is None:
+            raise InputError(f"{name} has no files: it is drawn anew each time. Begin with a family instead.")
+        if revision is not None:
+            raise InputError(f"{name} comes with the package; only a model from the hub has a revision.")
+        return folder
+    return hub.locate(where, revision, tuple(zoo.SHIPPED))
 
 
 def _tokenizer_in(folder: os.PathLike[str]) -> Tokenizer | None:

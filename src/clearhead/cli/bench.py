@@ -139,8 +139,8 @@ def clearhead_sides(folder: Path, precisions: tuple[str, ...] = ("float32", "bfl
     native.kernels()
     sides = []
     for precision in precisions:
-        rounded = {"quantize": precision} if precision.startswith("int") else {"dtype": precision}
-        model = hub.load_model(folder, **rounded)
+        rounded = precision.startswith("int")
+        model = hub.load_model(folder, dtype=None if rounded else precision, quantize=precision if rounded else None)
         long = _long(model)
         jobs = _torch_jobs(model.generate, model.config.vocab_size, long)
         sides.append(Side("clearhead", precision, _bytes(model), long, jobs))

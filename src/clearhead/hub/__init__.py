@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from clearhead import models
 from clearhead.errors import ConfigError, InputError, did_you_mean
 from clearhead.hub.assign import fill
 from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES, locate
+from clearhead.hub.packed import open_packed
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
 from clearhead.hub.save import SOURCE_TOKENIZER, save_model
@@ -20,9 +21,16 @@ from clearhead.hub.sentence import Sentence, is_sentence_folder, read_sentence, 
 from clearhead.hub.weights import FLOATS, open_weights
 from clearhead.models import Config, Family, Model
 
+Configure = Callable[[dict[str, Any]], dict[str, Any]]
 
-def read_config(folder: Path, ignore_options: Iterable[str] = ()) -> tuple[Family, Config, dict[str, Any]]:
-    """The family, its configuration, and config.json as it is."""
+
+def read_config(
+    folder: Path, ignore_options: Iterable[str] = (), configure: Configure | None = None
+) -> tuple[Family, Config, dict[str, Any]]:
+    """The family, its configuration, and config.json as it is.
+
+    configure   makes another configuration of it (as a table of published keys)
+    """
     path = folder / CONFIG
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -41,6 +49,8 @@ def read_config(folder: Path, ignore_options: Iterable[str] = ()) -> tuple[Famil
     if said:  # it has the only word on what is forced and forbidden
         asked |= {key: said.get(key) for key in ("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids")}
         asked.pop("force_bos_token_to_be_generated", None)
+    if configure is not None:
+        asked = configure(asked)
     return family, family.config.from_dict(asked, ignore_options), raw
 
 
@@ -66,13 +76,16 @@ def load_model(
     device: torch.device | str | None = None,
     ignore_options: Iterable[str] = (),
     quantize: str | None = None,
+    configure: Configure | None = None,
 ) -> Model:
     """A model with the folder's weights. The weights are mapped from disk, so memory is the model's own size.
 
-    quantize   "int8", "int4" or "auto": the mapped weights are rounded matrix by matrix, so that only the small ones
-               are ever in memory (see hub/precision.py)
+    quantize    "int8", "int4" or "auto": the mapped weights are rounded matrix by matrix, so that only the small ones
+                are ever in memory (see hub/precision.py)
+    configure   changes config.json before the model is built, to train it for something else. What no longer fits in
+                the head (another number of labels) starts from random values
     """
-    family, config, raw = read_config(folder, ignore_options)
+    family, config, raw = read_config(folder, ignore_options, configure)
     stored = _stored_task(family, raw)
     if task is None:
         task = stored
@@ -85,7 +98,7 @@ def load_model(
     place, kind = as_device(device), as_dtype(dtype)
     check_quantize(quantize, kind, place)
     family.check_task(task)
-    weights = open_weights(folder)
+    weights = open_packed(folder) or open_weights(folder)
     # whatever is called layers, of an encoder or a decoder, and ALBERT's groups of them: blocks that will be built
     counts = {name: n for name, n in vars(config).items() if name.endswith(("layers", "group_num"))}
     layers = max(n for n in counts.values() if isinstance(n, int))
@@ -99,7 +112,8 @@ def load_model(
     except (RuntimeError, MemoryError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"The configuration describes a model that cannot be built: {reason}") from None
-    fill(model, weights, new_head=task != stored, dtype=None if quantize else kind, device=place)
+    other = configure is not None
+    fill(model, weights, new_head=task != stored or other, refit=other, dtype=None if quantize else kind, device=place)
     model.generation = read_generation(folder, raw)
     return model if quantize is None else apply_precision(model, quantize)
 

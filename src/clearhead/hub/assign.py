@@ -27,16 +27,30 @@ class _Found:
     names: list[str] | None
 
 
-def fill(model: Model, weights: Weights, *, new_head: bool, dtype: torch.dtype | None, device: torch.device) -> None:
+def fill(
+    model: Model,
+    weights: Weights,
+    *,
+    new_head: bool,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    refit: bool = False,
+) -> None:
     """Give a model that lives on the meta device its weights.
 
     new_head   the model has another head than the checkpoint: what the head lacks is drawn afresh, and said
+    refit      the same for what the head has in another shape
     """
     map_ = model.family.checkpoint_map(model.config, model.task)
     by_name = {map_.spelt_now(name): name for name in weights}
     with_prefix = bool(map_.prefix) and any(name.startswith(map_.prefix) for name in by_name)
     found = [_Found(entry, _find(entry, map_, by_name, with_prefix)) for entry in map_.entries]
     _drop_missing_pooler(model, found)
+    if refit:
+        for item in found:
+            of_head = item.entry.ours[0].startswith("head.") and item.entry.tied_to is None
+            if of_head and item.names is not None and not _fits(model, item, weights, by_name):
+                item.names = None
     _check(model, map_, found, by_name, weights, with_prefix, new_head)
 
     target = dtype or _common_dtype(weights, found, by_name)
@@ -121,12 +135,9 @@ def _check(
         for name in item.names:
             if weights.dtype(by_name[name]) not in floats:
                 odd.append(f"{by_name[name]} ({weights.dtype(by_name[name])})")
-        expected = [tuple(_parameter(model, name).shape) for name in entry.ours]
-        given = [weights.shape(by_name[name]) for name in item.names]
-        fits = [entry.shape_here(shape) for shape in given]
-        rows = sum(shape[0] for shape in expected if shape)
-        if sum(s[0] for s in fits if s) != rows or {s[1:] for s in fits} != {s[1:] for s in expected}:
-            want = [entry.shape_there(shape) for shape in expected]
+        if not _fits(model, item, weights, by_name):
+            given = [weights.shape(by_name[name]) for name in item.names]
+            want = [entry.shape_there(tuple(_parameter(model, name).shape)) for name in entry.ours]
             shapes.append(
                 f"{' + '.join(item.names)}: the file has {_shown(given)}, the configuration needs {_shown(want)}"
             )
@@ -168,6 +179,14 @@ def _check(
             model.task,
             some(fresh),
         )
+
+
+def _fits(model: Model, item: _Found, weights: Weights, by_name: dict[str, str]) -> bool:
+    """Whether the tensors of the file, one after the other, are as large as those of the model."""
+    expected = [tuple(_parameter(model, name).shape) for name in item.entry.ours]
+    fits = [item.entry.shape_here(weights.shape(by_name[name])) for name in item.names or ()]
+    rows = sum(shape[0] for shape in expected if shape)
+    return sum(s[0] for s in fits if s) == rows and {s[1:] for s in fits} == {s[1:] for s in expected}
 
 
 def _sharing(model: Model, map_: CheckpointMap) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from torch import nn
 from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.model import Model
-from clearhead.nn import Stack
+from clearhead.nn import Block, LayerNorm, RMSNorm, Stack
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "int4": 0.5}
 
@@ -25,6 +25,28 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What one token costs in training, in sequences of `length`: AdamW in fp32, products in bf16 (autocast), attention
+    that keeps no square, the loss in stretches, as a recipe has it on a GPU by default."""
+
+    parameters: int
+    length: int
+    flops_per_token: int  # forward and backward: 6 for every weight of a matrix, 12 for each width · position attended
+    activation_bytes: int  # per token, kept from the forward pass for the backward pass
+    recomputed_bytes: int  # the same where layers keep only their input (checkpoint_activations)
+    layer_bytes: int  # per token, of the largest layer: what recomputing it needs meanwhile
+
+    @property
+    def state_bytes(self) -> int:
+        """Weights, gradients and AdamW's two averages: four numbers of 4 bytes for every parameter."""
+        return 16 * self.parameters
+
+    def tokens_per_second(self, gpus: int, peak: float, share: float) -> float:
+        """peak: FLOP per second of one GPU; share: of it, what training reaches"""
+        return gpus * peak * share / self.flops_per_token
+
+
+@dataclass(frozen=True)
 class Description:
     name: str
     family: str
@@ -36,6 +58,7 @@ class Description:
     flops_per_token: int  # one forward step, at the end of a full context (or of 1,024 positions)
     flops_context: int
     cache_values_per_token: int  # keys and values over all layers; 0 where there is nothing to cache
+    training: Training
 
     def memory(self, dtype: str) -> int:
         return int(self.parameters * BYTES[dtype])
@@ -65,6 +88,7 @@ def describe(name: str, family: Family, config: Config, task: str | None = None)
         cache_values_per_token=sum(
             2 * layer.attention.kv_heads * layer.attention.head_dim for stack in causal for layer in stack.blocks
         ),
+        training=_training(model, stacks, positions),
     )
 
 
@@ -93,3 +117,52 @@ def _flops(model: nn.Module, stacks: list[Stack], positions: int) -> int:
             for module in (layer.attention, layer.cross_attention):
                 scores += 0 if module is None else 4 * module.heads * module.head_dim * seen
     return matrices + scores
+
+
+def _training(model: Model, stacks: list[Stack], length: int) -> Training:
+    layers = [layer for stack in stacks for layer in stack.blocks]
+    inside = {id(module) for layer in layers for module in layer.modules()}
+    outside = [module for module in model.modules() if id(module) not in inside]
+    rest = sum(_norm_bytes(module) for module in outside)
+    words = model.language_head.output if model.language_head is not None else None
+    if isinstance(words, nn.Linear):
+        rest += 2 * words.in_features  # the loss in stretches keeps the gradient of its input
+    kept = [_layer_bytes(layer) for layer in layers]
+    inputs = sum(4 * layer.attention.output.out_features for layer in layers)
+    return Training(
+        parameters=model.num_parameters(),
+        length=length,
+        flops_per_token=3 * _flops(model, stacks, length),  # the backward pass takes two products for each one
+        activation_bytes=rest + sum(kept),
+        recomputed_bytes=rest + inputs,
+        layer_bytes=max(kept),
+    )
+
+
+def _layer_bytes(layer: Block) -> int:
+    """What autograd keeps of a token in a layer:
+
+    each norm         its input, in fp32 as the residual stream is     4 · width
+    each matrix       its input, in bf16                               2 · in
+    attention         query, key and value (its output is the input of the output matrix)
+    feed-forward      what goes into the activation (ReLU knows its own output); gated, both factors too
+    dropout           a byte for each number
+    """
+    kept = sum(_norm_bytes(m) for m in layer.modules())
+    kept += sum(2 * m.in_features for m in layer.modules() if isinstance(m, nn.Linear))
+    for attention in (layer.attention, layer.cross_attention):
+        if attention is not None:
+            kept += 2 * (attention.heads + 2 * attention.kv_heads) * attention.head_dim
+    way = layer.feedforward
+    hidden = way.down.in_features
+    kept += 0 if way.activation.name == "relu" else 2 * hidden
+    kept += 4 * hidden if way.gate is not None else 0
+    residuals = 2 if layer.cross_attention is None else 3
+    return kept + (residuals * way.down.out_features if layer.dropout else 0) + (hidden if way.dropout else 0)
+
+
+def _norm_bytes(module: nn.Module) -> int:
+    """Its input; RMSNorm, made of small steps, keeps that once more, scaled."""
+    if isinstance(module, RMSNorm):
+        return 8 * module.weight.numel()
+    return 4 * module.normalized_shape[0] if isinstance(module, LayerNorm) else 0

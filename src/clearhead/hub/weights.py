@@ -95,7 +95,7 @@ def open_weights(folder: Path) -> Weights:
     for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
         if (folder / single).is_file():
             path = folder / single
-            return Weights({path: _names_in(path)})
+            return Weights({path: names_in(path)})
         if (folder / index).is_file():
             return Weights(_find_shards(folder, index))
     others = sorted(
@@ -131,13 +131,14 @@ def _find_shards(folder: Path, index: str) -> dict[Path, list[str]]:
     if missing:
         raise CheckpointError(f"{folder} lacks {some(missing)}, named in {index}. Is the download complete?")
     for path, names in shards.items():
-        absent = set(names) - set(_names_in(path))
+        absent = set(names) - set(names_in(path))
         if absent:
             raise CheckpointError(f"{path} lacks {some(sorted(absent))}, which {index} says it holds.")
     return shards
 
 
-def _names_in(path: Path) -> list[str]:
+def names_in(path: Path) -> list[str]:
+    """The names of the tensors in a file."""
     shard = _open_shard(path)
     return list(shard) if isinstance(shard, dict) else list(shard.keys())
 

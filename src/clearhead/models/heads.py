@@ -16,8 +16,9 @@ from clearhead.errors import InputError
 from clearhead.models.config import Config
 from clearhead.models.output import Output
 from clearhead.nn.activations import Activation
-from clearhead.nn.glass import tap
+from clearhead.nn.glass import is_open, tap
 from clearhead.nn.linear import Linear
+from clearhead.nn.vocabulary_loss import linear_cross_entropy
 
 
 @dataclass
@@ -138,6 +139,10 @@ class LanguageHead(nn.Module):
     scale       multiplies the hidden states (T5 with a tied output: 1/√width)
     output      what scores the words, where it is not one matrix (Transformer-XL)
     ready       labels come shifted by the caller, though scores are the next token's (BART's decoder alone)
+
+    Two attributes are set by who trains, and count in training only:
+    smoothing   label smoothing: the share of the target that is spread over all words
+    chunk       the loss is made of so many positions at a time, and no scores are returned; 0: all at once
     """
 
     taps = ("logits",)
@@ -158,8 +163,11 @@ class LanguageHead(nn.Module):
         self.transform = transform
         self.output = Linear(width, vocab_size, bias=bias) if output is None else output
         self.shift, self.scale, self.ready = shift, scale, ready
+        self.smoothing, self.chunk = 0.0, 0
 
     def forward(self, hidden: Tensor, given: Given) -> Output:
+        if self.training and self.chunk and given.labels is not None and type(self.output) is Linear and not is_open():
+            return Output(loss=self._loss_in_chunks(self.output, hidden, given.labels))
         keep = given.logits_to_keep
         if isinstance(keep, Tensor):
             hidden = hidden[:, keep]
@@ -168,7 +176,20 @@ class LanguageHead(nn.Module):
         if self.transform is not None:
             hidden = self.transform(hidden)
         logits = tap(self, "logits", self.output(hidden if self.scale == 1.0 else hidden * self.scale))
-        return Output(logits=logits, loss=language_loss(logits, given.labels, self.shift and not self.ready))
+        smoothing = self.smoothing if self.training else 0.0
+        return Output(logits=logits, loss=language_loss(logits, given.labels, self.shift and not self.ready, smoothing))
+
+    def _loss_in_chunks(self, output: Linear, hidden: Tensor, labels: Tensor) -> Tensor:
+        check_labels(labels, output.out_features, hidden)
+        if self.shift and not self.ready:
+            labels = F.pad(labels[:, 1:], (0, 1), value=-100)
+        if self.transform is not None:  # only where a label asks for it: a masked model has few
+            asked = (labels != -100).reshape(-1).nonzero()[:, 0]
+            hidden, labels = hidden.flatten(0, 1)[asked], labels.reshape(-1)[asked]
+            hidden = self.transform(hidden)
+        hidden = hidden if self.scale == 1.0 else hidden * self.scale
+        rows = hidden.reshape(-1, hidden.shape[-1])
+        return linear_cross_entropy(rows, output.weight, output.bias, labels.reshape(-1), self.chunk, self.smoothing)
 
 
 class WordTransform(nn.Module):
@@ -340,8 +361,11 @@ class ChoiceHead(nn.Module):
         return Output(logits=logits, lm_logits=words.logits.unflatten(0, (-1, given.choices)), loss=loss)
 
 
-def check_labels(labels: Tensor, size: int) -> None:
-    """Labels are whole numbers below `size`, or -100 for what does not count; looked at on the CPU only."""
+def check_labels(labels: Tensor, size: int, hidden: Tensor | None = None) -> None:
+    """Labels are whole numbers below `size`, or -100 for what does not count; looked at on the CPU only.
+
+    hidden   what they must be as many as: (batch, time, …)
+    """
     if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
         kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
         raise InputError(f"labels must be a tensor of whole numbers here, not {kind}.")
@@ -349,19 +373,19 @@ def check_labels(labels: Tensor, size: int) -> None:
         wrong = labels[(labels != -100) & ((labels < 0) | (labels >= size))]
         if wrong.numel():
             raise InputError(f"labels hold {int(wrong[0])}; they can be 0 to {size - 1}, or -100 to leave one out.")
+    if hidden is not None and labels.shape != hidden.shape[:-1]:
+        raise InputError(
+            f"labels must have the shape of the input, {tuple(hidden.shape[:-1])}, not {tuple(labels.shape)}."
+        )
 
 
-def language_loss(logits: Tensor, labels: Tensor | None, shift: bool) -> Tensor | None:
+def language_loss(logits: Tensor, labels: Tensor | None, shift: bool, smoothing: float = 0.0) -> Tensor | None:
     if labels is None:
         return None
-    check_labels(labels, logits.shape[-1])
-    if labels.shape != logits.shape[:-1]:
-        raise InputError(
-            f"labels must have the shape of the input, {tuple(logits.shape[:-1])}, not {tuple(labels.shape)}."
-        )
+    check_labels(labels, logits.shape[-1], logits)
     if shift:
         logits, labels = logits[:, :-1], labels[:, 1:]
-    return F.cross_entropy(logits.flatten(0, 1).float(), labels.reshape(-1))
+    return F.cross_entropy(logits.flatten(0, 1).float(), labels.reshape(-1), label_smoothing=smoothing)
 
 
 def span_loss(start: Tensor, end: Tensor, first: Tensor | None, last: Tensor | None) -> Tensor | None:

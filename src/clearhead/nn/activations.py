@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, did_you_mean
 
-
 _TWICE = 2 * math.sqrt(2 / math.pi)
 
 

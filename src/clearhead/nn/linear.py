@@ -7,6 +7,9 @@ torch's. All are fp32 products that differ in the order of their sums alone.
 
 from __future__ import annotations
 
+import gc
+import threading
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,6 +21,7 @@ FEW = 8  # rows that the native kernels multiply
 MANY = 64  # rows from which oneDNN is faster than F.linear (for a transposed matrix: always)
 
 PLAIN = (Tensor, nn.Parameter)  # and no subclass, which may be anything
+_laying_out = threading.Lock()  # two texts begun at once must not take a matrix from under each other
 
 _onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 
@@ -62,6 +66,8 @@ def fast_linear(kernels: native.Kernels, x: Tensor, weight: Tensor | None, bias:
         return None
     dtype = weight.dtype
     if x.dtype is not dtype or type(weight) not in PLAIN or not weight.is_cpu or not is_plain(x):
+        return None
+    if weight.layout is not torch.strided:
         return None
     if bias is not None and (bias.dtype is not dtype or type(bias) not in PLAIN):
         return None
@@ -113,8 +119,30 @@ def lay_out(model: nn.Module) -> None:
     """Matrices with the inputs of each output side by side, which is how the products of a few rows read them fastest.
 
     GPT-2 is published the other way round and loaded as a view. The values, the parameters and what is saved stay the
-    same; one matrix at a time is copied, once, and weights that several modules share stay shared.
+    same; one matrix at a time is copied, once, and weights that several modules share stay shared. What other processes
+    share stays where it is. So does what is being trained: an optimiser's averages lie as the weights did when it
+    began, and fused ones go through both in the order of memory.
     """
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and not module.weight.is_contiguous():
-            module.weight.data = module.weight.data.contiguous()
+    with _laying_out, torch.inference_mode(False):  # weights made in inference mode could not be trained any more
+        weights = [m._parameters.get("weight") for m in model.modules() if isinstance(m, nn.Linear)]
+        turned = [weight for weight in weights if weight is not None and _lies_badly(weight)]
+        trained = _in_optimizers() if turned else set()
+        for weight in turned:
+            if id(weight) not in trained:
+                weight.data = weight.data.contiguous()
+
+
+def _lies_badly(weight: Tensor) -> bool:
+    return (
+        type(weight) in PLAIN
+        and weight.layout is torch.strided
+        and not weight.is_contiguous()
+        and weight.grad is None
+        and not (weight.is_cpu and weight.is_shared())
+    )
+
+
+def _in_optimizers() -> set[int]:
+    """The ids of all parameters that an optimiser of this process moves. Nothing else knows: weights do not."""
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.optim.Optimizer)]
+    return {id(weight) for one in found for group in one.param_groups for weight in group["params"]}

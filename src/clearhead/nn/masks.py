@@ -73,7 +73,8 @@ class BoundMask:
 
 def _fit(added: Tensor, dtype: torch.dtype) -> Tensor:
     """Large numbers stay numbers in a narrower type (finfo(float32).min is -inf in half precision); -inf stays -inf."""
-    return added.clamp(min=torch.finfo(dtype).min).masked_fill(added == -torch.inf, -torch.inf)
+    least = max(torch.finfo(dtype).min, torch.finfo(added.dtype).min)  # autocast may have made it the narrower of both
+    return added.clamp(min=least).masked_fill(added == -torch.inf, -torch.inf)
 
 
 @dataclass(frozen=True)

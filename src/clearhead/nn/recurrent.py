@@ -23,7 +23,7 @@ from clearhead.nn.glass import tap
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.positions import skew
-from clearhead.nn.stack import Stack, shape_of
+from clearhead.nn.stack import Stack, narrowed, shape_of
 
 Mems = Sequence[Tensor]  # one (remembered, batch, width) per layer, the layout that published code hands around
 
@@ -252,7 +252,7 @@ class RecurrentStack(Stack):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The last states (of the targets, where there are some), and the new memory."""
         batch, time, device = shape_of(input_ids, inputs_embeds)
-        x = self.embed(input_ids, torch.arange(time, device=device)[None], None, inputs_embeds)
+        x = narrowed(self.embed(input_ids, torch.arange(time, device=device)[None], None, inputs_embeds))
         memory = self._recall(mems, x)
         past = 0 if memory[0] is None else memory[0].shape[1]
         mask, target_mask = self._masks(attention_mask, perm_mask, batch, time, past, device)
@@ -269,7 +269,8 @@ class RecurrentStack(Stack):
         remembered = []
         for layer, known in zip(self.layers, memory, strict=True):
             remembered.append(self._remember(x, known, None if remember_all else self.mem_len))
-            x, targets = layer(x, mask, distances, known, elsewhere, targets, target_mask, target_mapping)
+            given = (x, mask, distances, known, elsewhere, targets, target_mask, target_mapping)
+            x, targets = self.through(layer, *given)
         return F.dropout(x if targets is None else targets, self.final_dropout, self.training), tuple(remembered)
 
     def _recall(self, mems: Mems | None, x: Tensor) -> list[Tensor | None]:

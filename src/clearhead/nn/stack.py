@@ -1,18 +1,19 @@
 """A stack: embedding, layers, final norm. An encoder, a decoder, or the whole body of BERT or GPT-2."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from clearhead.errors import InputError
 from clearhead.nn import native
 from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache, StaticCache
 from clearhead.nn.embedding import Embed
-from clearhead.nn.glass import tap
+from clearhead.nn.glass import is_open, tap
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.native.plan import step
 
@@ -27,7 +28,12 @@ class Stack(nn.Module):
     layer_dropout   in training, how often a whole layer is left out (BART's layerdrop)
     blank_padding   positions that a 2-D mask hides are zeros after the "embedding" (DeBERTa), or after the
                     embedding and all "layers" (XLM)
+
+    Set by who trains:
+    recompute       of each layer only the input is kept, and backward computes it once more: less memory
     """
+
+    recompute = False
 
     def __init__(
         self,
@@ -92,7 +98,7 @@ class Stack(nn.Module):
             )
         if langs is not None and langs.shape not in ((batch, time), (1, time)):
             raise InputError(f"langs must have the shape ({batch}, {time}), not {tuple(langs.shape)}.")
-        x = self.embed(input_ids, position_ids, token_type_ids, inputs_embeds, langs)
+        x = narrowed(self.embed(input_ids, position_ids, token_type_ids, inputs_embeds, langs))
 
         given = from_attention_mask(attention_mask, batch, time, past + time, self.blocks[0].attention.heads)
         # A 4-D mask says everything itself, as transformers users expect; any other only hides more.
@@ -131,7 +137,8 @@ class Stack(nn.Module):
             for n, layer in enumerate(self.blocks):
                 if drops and float(torch.rand(())) < drops:
                     continue
-                x = layer(
+                x = self.through(
+                    layer,
                     x,
                     bound[layer.window],
                     memory=memory,
@@ -145,6 +152,12 @@ class Stack(nn.Module):
             x = tap(self, "final.norm", self.final_norm(x))
         return F.dropout(x, self.final_dropout, self.training)
 
+    def through(self, layer: nn.Module, *given: Any, **more: Any) -> Any:
+        """What a layer makes of its input."""
+        if self.recompute and self.training and torch.is_grad_enabled() and more.get("cache") is None and not is_open():
+            return checkpoint(layer, *given, use_reentrant=False, **more)  # dropout draws the same again
+        return layer(*given, **more)
+
     def _step(
         self, kernels: native.Kernels, x: Tensor, bound: dict[int | None, BoundMask], cache: Cache
     ) -> Tensor | None:
@@ -153,6 +166,16 @@ class Stack(nn.Module):
         if torch.compiler.is_compiling() or any(type(block) is not Block for block in blocks):
             return None
         return step(kernels, self, blocks, x, bound.values(), cache.layers)
+
+
+def narrowed(x: Tensor) -> Tensor:
+    """What runs from layer to layer, in autocast's type where that is on: half the numbers to move to and fro.
+
+    Autocast itself would leave it as wide as the embedding table, and every sum with it.
+    """
+    place = x.device.type
+    on = not x.is_meta and torch.is_autocast_enabled(place)
+    return x.to(torch.get_autocast_dtype(place)) if on else x
 
 
 def shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:

@@ -80,7 +80,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _loss_and_gradient(
     scores: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, vocab: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each position, and the gradient of their mean with respect to the scores (positions, vocab and spare).
+    """The loss of each position, and the gradient of their mean with respect to the scores (positions, vocab + spare).
 
     counted   over how many the mean is taken
     """

@@ -1,27 +1,32 @@
-"""Models that come with the package, by name.
-
-Until trained ones ship there is one, and it is random: it shows every mechanism and knows nothing.
-"""
+"""Models that come with the package, by name: trained ones as packed folders, and a random one to try things out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clearhead.models import Model
     from clearhead.text import Tokenizer
 
+MODELS = Path(__file__).parent / "models"
+
 
 @dataclass(frozen=True)
 class Card:
-    """What a shipped model is, in a line, and how to get it."""
+    """What a shipped model is, in a line, and how to get it. The long story is in its folder, in card.md."""
 
     name: str
     family: str
     about: str
-    make: Callable[[str | None], tuple[Model, Tokenizer]]
+    make: Callable[[str | None], tuple[Model, Tokenizer]] | None = None  # a model that is drawn, not stored
+
+    @property
+    def folder(self) -> Path | None:
+        """Where a stored model lies."""
+        return None if self.make is not None else MODELS / self.name
 
 
 def _random_gpt2(task: str | None) -> tuple[Model, Tokenizer]:
@@ -30,11 +35,15 @@ def _random_gpt2(task: str | None) -> tuple[Model, Tokenizer]:
     return make(task)
 
 
-SHIPPED = {
-    "random-gpt2": Card(
+_CARDS = (
+    Card("translate-en-de", "transformer", "the 2017 Transformer, small: English captions to German (Multi30k)"),
+    Card("translate-en-fr", "transformer", "the same to French (Multi30k)"),
+    Card("translate-en-zh", "transformer", "the same for short everyday sentences to Chinese (Tatoeba)"),
+    Card(
         "random-gpt2",
         "gpt2",
         "4 layers, 4 heads, 64 wide; randomly initialised, never trained: for trying things out",
         _random_gpt2,
     ),
-}
+)
+SHIPPED = {card.name: card for card in _CARDS}

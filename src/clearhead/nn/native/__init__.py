@@ -54,9 +54,8 @@ class Kernels:
         self.layers: Any = library.layers
         self.layers.argtypes = [_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _LONG, _LONG]
         self.layers.restype = _INT
-        self.has_many: bool = bool(
-            library.has_many()
-        )  # whether `linear` is also the fastest for many rows of int8 and int4
+        # whether `linear` is also the fastest for many rows of int8 and int4
+        self.has_many: bool = bool(library.has_many())
         self.threaded = _give_threads(library)
 
 

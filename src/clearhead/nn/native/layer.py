@@ -61,7 +61,8 @@ def describe(block: nn.Module) -> Layer | None:
     facts = attention.__dict__
     found.kv_heads, found.head_dim = facts["kv_heads"], facts["head_dim"]
     q_size, kv_size = facts["heads"] * found.head_dim, found.kv_heads * found.head_dim
-    if facts["cross"] or facts["training"] or "mix" in facts:
+    scale = facts.get("scale")  # torch has something to say to anything but a number
+    if facts["cross"] or facts["training"] or "mix" in facts or not isinstance(scale, float | int):
         return None
     if attention.rotary is not None or attention.relative is not None:
         return None
@@ -88,7 +89,8 @@ def describe(block: nn.Module) -> Layer | None:
     if feedforward.training or parts.get("gate") is not None or not is_bare(bend, Activation):
         return None
     found.modules.append(bend)
-    activation = ACTIVATIONS.get(bend.__dict__["function"])
+    function = bend.__dict__.get("function")  # not there if it has become a module
+    activation = next((number for known, number in ACTIVATIONS.items() if known is function), None)
     up = _matrix(found, parts.get("up"), width, None)
     if activation is None or up is None:
         return None
@@ -111,7 +113,7 @@ def describe(block: nn.Module) -> Layer | None:
         found.head_dim,
         placement == "post",
         activation,
-        facts["scale"],
+        scale,
     )
     return found
 
@@ -155,6 +157,8 @@ def _matrix(found: Layer, module: Any, inputs: int, outputs: int | None) -> Numb
     if type(module) is Linear:
         weight = module._parameters.get("weight")
         if weight is None or weight.dtype is not torch.float32 or type(weight) not in PLAIN or not weight.is_cpu:
+            return None
+        if weight.layout is not torch.strided:
             return None
         size = tuple(weight.shape)
         if weight.stride() == (size[1], 1):

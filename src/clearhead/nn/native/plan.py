@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -114,7 +114,7 @@ class Plan:
         tables = [(one._modules, one._parameters, one._buffers) for one in everyone]
         self._tables: list[dict[str, Any]] = [table for three in tables for table in three if table]
         self._tensors = [tensor for layer in layers for tensor in layer.tensors]
-        self._seen = self._look()
+        self._parts, self._seen = self._find(), self._look()
 
     @classmethod
     def of(cls, owner: nn.Module, blocks: Sequence[nn.Module]) -> Plan | None:
@@ -135,22 +135,25 @@ class Plan:
         """Whether these are the blocks, and nothing in them has changed or is listened to."""
         if [id(block.__dict__) for block in blocks] != self._blocks or any(self._hooks):
             return False
+        parts = self._find()
+        if len(parts) != len(self._parts) or not all(map(is_, parts, self._parts)):
+            return False
         try:
             return self._look() == self._seen
-        except (RuntimeError, KeyError):  # torch does not compare tensors as a whole; a fact became a module
+        except (RuntimeError, KeyError):  # a fact became a tensor, or a module
             return False
 
-    def _look(self) -> list[object]:
-        """All that the layers were read from. The same objects compare equal without a look into them.
+    def _find(self) -> list[object]:
+        """The parts themselves: modules and tensors. An equal one in a part's place is another one."""
+        return list(chain.from_iterable(map(dict.values, self._tables)))
 
-        A step drives everything else out of the processor's caches, so what counts here is how little is touched.
-        """
+    def _look(self) -> list[object]:
+        """What is true of the parts. A step drives all else out of the processor's caches, so little is touched."""
         tensors = self._tensors
         return [
             *map(type, self._modules),
             *map(len, self._dicts),  # whoever gives a module another forward adds to its dictionary
             *[read(facts) for read, facts in self._facts],
-            *chain.from_iterable(map(dict.values, self._tables)),
             *map(Tensor.data_ptr, tensors),  # `tensor.data = …` changes these three, and nothing above
             *map(Tensor.stride, tensors),
             *map(_bytes, tensors),

@@ -1,0 +1,13 @@
+"""The data room of training: from files to records, to examples on disk, to the batches of a step."""
+
+from clearhead.train.data.blocks import Blocks
+from clearhead.train.data.loader import Loader, evaluation_batches
+from clearhead.train.data.order import Order, micro, share
+from clearhead.train.data.prepare import prepare
+from clearhead.train.data.sources import Source, open_source
+from clearhead.train.data.table import Table, TableWriter
+
+__all__ = [
+    "Blocks", "Loader", "Order", "Source", "Table", "TableWriter",
+    "evaluation_batches", "micro", "open_source", "prepare", "share",
+]  # fmt: skip

@@ -1,0 +1,401 @@
+"""One reader for each kind of file: from bytes on disk, compressed or not, to rows with the line they begin at.
+
+Every reader takes a piece at a time, so a file may be larger than memory. Only a `.json` file is read whole.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import json
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import InputError, did_you_mean
+
+Advance = Callable[[int], None]  # hears how many bytes of the file on disk were read
+Row = dict[str, Any] | list[Any]  # by name, or by position where the file has no names
+Lines = Iterator[tuple[int, Row]]  # rows with the line that they begin at
+
+BLOCK = 256 * 1024  # bytes that are read at once
+PIECE = 16 * 1024  # characters; a longer document is handed on in pieces of about this many. Longer ones are slower
+LONGEST_FIELD = 100 * 1024 * 1024  # of a CSV file; beyond it, a quote was opened and never closed
+UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_SPACE = re.compile(r"(?<=\S)\s")
+_EMPTY_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+_BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read: what a recipe may say about it.
+
+    documents   where a text is cut: "file" (not at all), "lines", "blank-lines", or the words between two documents
+    columns     our names -> theirs, or positions from 0 (from the end: -1); a list names the columns in their order
+    separator   between the columns of a table or of CoNLL lines; where it is a space, the last column that is asked
+                for takes the rest of the line
+    header      the first line of a table names its columns; left out, it does unless `columns` are positions
+    quoted      fields of a table may stand in quotes; left out, those of CSV may, those of TSV may not
+    strip       a regular expression, taken out of CoNLL tokens
+    key         the name of the list in a JSON file that holds several
+    """
+
+    documents: str = "file"
+    columns: dict[str, str | int] = field(default_factory=dict)
+    separator: str | None = None
+    header: bool | None = None
+    quoted: bool | None = None
+    encoding: str = "utf-8"
+    strip: str | None = None
+    key: str | None = None
+
+
+# ---- bytes and characters
+
+
+def _unpacked(path: Path, advance: Advance) -> Iterator[bytes]:
+    """The bytes, unpacked; an empty block is the last."""
+    opener = UNPACK.get(path.suffix.lower())
+    try:
+        with path.open("rb") as raw, opener(raw) if opener else nullcontext(raw) as file:
+            seen = 0
+            while True:
+                data = file.read(BLOCK)
+                at = raw.tell()
+                advance(at - seen)
+                seen = at
+                yield data
+                if not data:
+                    return
+    except _BROKEN as error:
+        why = getattr(error, "strerror", None) or error
+        hint = " The file is damaged or was cut off; get it again." if opener else ""
+        raise InputError(f"{path} cannot be read: {why}.{hint}") from error
+
+
+def characters(path: Path, encoding: str, advance: Advance) -> Iterator[str]:
+    """The text in blocks, line ends turned into plain newlines; a lone carriage return is left alone."""
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)()
+    except LookupError as error:
+        raise InputError(
+            f"{encoding!r} is not an encoding. Usual ones are utf-8, utf-16, latin-1 and gb18030."
+        ) from error
+    place, line, held, first = 0, 1, "", True
+    for data in _unpacked(path, advance):
+        waiting = len(decoder.getstate()[0])  # bytes of a character whose end is still to come
+        try:
+            text = held + decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].decode(encoding, "ignore").count("\n")
+            raise InputError(
+                f"{path}:{line} is not {encoding}: byte {place - waiting + error.start} of the file is "
+                f"{error.object[error.start]:#04x}. Convert the file, for instance with iconv, or say its encoding in "
+                "the recipe (encoding: latin-1)."
+            ) from error
+        place += len(data)
+        held = "\r" if data and text.endswith("\r") else ""  # its newline may be in the next block
+        text = text.removesuffix(held).replace("\r\n", "\n")
+        if text and first:
+            text, first = text.removeprefix("\ufeff"), False
+        line += text.count("\n")
+        if text:
+            yield text
+
+
+def lines(path: Path, encoding: str, advance: Advance) -> Iterator[tuple[int, str]]:
+    """Every line with its number from 1."""
+    number, begun = 0, list[str]()
+    for text in characters(path, encoding, advance):
+        found = text.split("\n")
+        begun.append(found[0])
+        if len(found) > 1:
+            found[0] = "".join(begun)
+            begun = [found.pop()]
+            for line in found:
+                number += 1
+                yield number, line
+    if last := "".join(begun):
+        yield number + 1, last
+
+
+# ---- documents
+
+
+def text_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+    """{"text"}, a document each. A long one comes in pieces: all but its last have `unfinished`, all but its first
+    `continued`, and joined they are the document."""
+    if reading.documents == "lines":
+        return ((number, {"text": line}) for number, line in lines(path, reading.encoding, advance))
+    return pieces(characters(path, reading.encoding, advance), reading.documents)
+
+
+def pieces(blocks: Iterator[str], documents: str, line: int = 1) -> Lines:
+    """Text in blocks -> documents, in pieces where they are long."""
+    between, keep = None, 0  # what parts documents; so many letters at the end of a block may be the half of it
+    if documents == "blank-lines":
+        between = re.compile(r"\n[^\S\n]*\n")
+    elif documents != "file":
+        between, keep = re.compile(re.escape(documents)), len(documents)
+    waiting, continued = "", False
+
+    def row(text: str, unfinished: bool) -> tuple[int, Row]:
+        """A piece with the line it begins at; the empty lines around a document are not part of it."""
+        bare = text if between is None or continued else _EMPTY_LINES.sub("", text)
+        begins = line + text.count("\n") - bare.count("\n")
+        if between is not None and not unfinished:
+            bare = bare.rstrip()
+        found: dict[str, Any] = {"text": bare}
+        if continued:
+            found["continued"] = True
+        if unfinished:
+            found["unfinished"] = True
+        return begins, found
+
+    for block in blocks:
+        waiting += block
+        used = 0
+        if between is not None:
+            for match in between.finditer(waiting):
+                yield row(waiting[used : match.start()], False)
+                line += waiting.count("\n", used, match.end())
+                used, continued = match.end(), False
+            waiting = waiting[used:]
+        while len(waiting) > PIECE and (cut := _cut(waiting, keep)):
+            yield row(waiting[:cut], True)
+            line += waiting.count("\n", 0, cut)
+            waiting, continued = waiting[cut:], True
+    if waiting or continued:
+        yield row(waiting, False)
+
+
+def _cut(text: str, keep: int) -> int:
+    """Where a long text may be cut so that tokenizers read the halves as they would the whole; 0 to read on.
+
+    Words take the space before them, never the one after, so a run of white space stays with what follows. And
+    something must follow, other than the last `keep` letters.
+    """
+    stop = len(text[: len(text) - keep].rstrip())
+    for space in ("\n", " "):
+        at = text.rfind(space, PIECE // 2, min(stop, PIECE))
+        if at > 0 and (cut := len(text[:at].rstrip())):
+            return cut
+    if later := _SPACE.search(text, PIECE // 2, stop):
+        return later.start()
+    return stop - 1 if stop > 64 * PIECE else 0  # no white space anywhere
+
+
+# ---- one JSON value a line, or a file
+
+
+def jsonl_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+    for number, line in lines(path, reading.encoding, advance):
+        if line and not line.isspace():
+            yield number, _row_of(_parsed(line, path, number), f"{path}:{number}")
+
+
+def json_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+    """A list of rows; a file in the form of SQuAD; an object with lists (`key` says which); or JSONL after all."""
+    text = "".join(characters(path, reading.encoding, advance))
+    first, _, rest = text.lstrip().partition("\n")
+    if first.startswith("{") and rest.strip() and _is_json(first):
+        yield from jsonl_rows(path, reading, lambda _: None)
+        return
+    found = _parsed(text, path, None)
+    if reading.key is None and isinstance(found, dict) and isinstance(found.get("data"), list):
+        found = found["data"]
+    elif isinstance(found, dict):
+        lists = [name for name, value in found.items() if isinstance(value, list)]
+        if reading.key not in lists:
+            hint = did_you_mean(reading.key, lists) if reading.key else ""
+            raise InputError(
+                f"{path} holds an object, not a list of rows.{hint} "
+                f"Its lists are: {', '.join(lists) or 'none'}. Choose one in the recipe: key: …"
+            )
+        found = found[reading.key]
+    if not isinstance(found, list):
+        raise InputError(f"{path} holds a JSON {type(found).__name__}; a list of rows is expected.")
+    for number, row in enumerate(found, 1):
+        if isinstance(row, dict) and isinstance(row.get("paragraphs"), list):
+            yield from ((number, question) for question in _questions(row, f"{path}: article {number}"))
+        else:
+            yield number, _row_of(row, f"{path}: row {number}")
+
+
+def _questions(article: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
+    """SQuAD's nested form (Rajpurkar et al. 2016), one question a row."""
+    for paragraph in article["paragraphs"]:
+        try:
+            for item in paragraph["qas"]:
+                row = {
+                    "question": item["question"],
+                    "context": paragraph["context"],
+                    "answers": item.get("answers", []),
+                }
+                yield row | {name: item[name] for name in ("id", "is_impossible") if name in item}
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"{where} is not in SQuAD's form ({error} is missing): a paragraph needs a context and qas, "
+                "each of which needs a question."
+            ) from error
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _parsed(text: str, path: Path, line: int | None) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{path}:{line or error.lineno}"
+        wanted = 'Every line must be one object, such as {"text": "…"}.' if line else "The file must be one JSON value."
+        raise InputError(f"{where} is not JSON: {error.msg} at character {error.colno}. {wanted}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}:{line or 1} is nested too deeply to be read as JSON.") from error
+
+
+def _row_of(value: Any, where: str) -> Row:
+    if not isinstance(value, dict | list):
+        raise InputError(f'{where} holds a {type(value).__name__}; an object such as {{"text": "…"}} is expected.')
+    return value
+
+
+# ---- tables
+
+
+def csv_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+    return _table_rows(path, reading, advance, reading.separator or ",", reading.quoted is not False)
+
+
+def tsv_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+    return _table_rows(path, reading, advance, reading.separator or "\t", reading.quoted is True)
+
+
+def _table_rows(path: Path, reading: Reading, advance: Advance, separator: str, quoted: bool) -> Lines:
+    positions = bool(reading.columns) and all(isinstance(theirs, int) for theirs in reading.columns.values())
+    if quoted:
+        rows = _quoted_rows(path, reading.encoding, advance, separator)
+    else:
+        last = max(map(int, reading.columns.values())) if positions and separator == " " else -1
+        rows = _plain_rows(path, reading.encoding, advance, separator, last)
+    named = not positions if reading.header is None else reading.header
+    names: list[str] | None = None
+    for number, row in rows:
+        if named and names is None:
+            names = row
+            if len(set(names)) < len(names):
+                raise InputError(
+                    f"{path}:{number} names a column twice: {', '.join(names)}. Every name must be unique."
+                )
+        elif names is None:
+            yield number, row
+        elif len(row) != len(names):
+            raise InputError(
+                f"{path}:{number} has {len(row)} columns; {len(names)} are expected ({', '.join(names)}). Has the file "
+                "no header? Then say the positions: columns: {text: 0, label: 1}. Is the separator another? Say that."
+            )
+        else:
+            yield number, dict(zip(names, row, strict=True))
+
+
+def _plain_rows(
+    path: Path, encoding: str, advance: Advance, separator: str, most: int
+) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, encoding, advance):
+        if line and not line.isspace():
+            yield number, line.split(separator, most)
+
+
+def _quoted_rows(path: Path, encoding: str, advance: Advance, separator: str) -> Iterator[tuple[int, list[str]]]:
+    if len(separator) != 1:
+        raise InputError(f"The separator of a table with quotes must be one character, not {separator!r}.")
+    csv.field_size_limit(LONGEST_FIELD)
+    text = (line + "\n" for _, line in lines(path, encoding, advance))
+    reader, begins = csv.reader(text, delimiter=separator, strict=True), 1
+    try:
+        for row in reader:
+            if row:
+                yield begins, row
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(
+            f"{path}:{begins} is not a row of a table: {error}. A field with a quote in it must stand in quotes, the "
+            "quote doubled; if quotes mean nothing in this file, say quoted: false."
+        ) from error
+
+
+# ---- a token a line
+
+
+def conll_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+    """{"tokens", "tags"}: a token and its tags a line, an empty line between sentences (Tjong Kim Sang 2003)."""
+    columns = reading.columns or {"tokens": 0, "tags": -1}
+    for ours, theirs in columns.items():
+        if not isinstance(theirs, int):
+            raise InputError(f"CoNLL columns have no names: columns.{ours} must be a position such as 0 or -1.")
+    places = {ours: int(theirs) for ours, theirs in columns.items()}
+    least = max(place + 1 if place >= 0 else -place for place in places.values())
+    least = max(least, len(set(places.values())))
+    try:
+        strip = re.compile(reading.strip) if reading.strip else None
+    except re.error as error:
+        raise InputError(f"strip is {reading.strip!r}, which is not a regular expression: {error}.") from error
+    sentence: dict[str, list[str]] = {}
+    begins, width = 1, 0  # the file's columns, once a line has shown them
+    for number, line in lines(path, reading.encoding, advance):
+        if not line or line.isspace():
+            if sentence:
+                yield begins, sentence
+            sentence = {}
+            continue
+        parts = line.split(reading.separator or ("\t" if "\t" in line else None))
+        comment = line.startswith("# ") and "\t" not in line and len(parts) != width
+        if comment or line.startswith("-DOCSTART-"):
+            continue
+        if len(parts) < least or len(parts) != (width or len(parts)):
+            raise InputError(
+                f"{path}:{number} has {len(parts)} columns; {width or f'at least {least}'} are expected: a token and "
+                "its tag, with a tab between them, and an empty line between sentences."
+            )
+        width = len(parts)
+        if not sentence:
+            sentence, begins = {ours: [] for ours in places}, number
+        for ours, place in places.items():
+            sentence[ours].append(parts[place])
+        if strip and "tokens" in sentence:
+            sentence["tokens"][-1] = strip.sub("", sentence["tokens"][-1])
+    if sentence:
+        yield begins, sentence
+
+
+READERS: dict[str, Callable[[Path, Reading, Advance], Lines]] = {
+    "text": text_rows,
+    "jsonl": jsonl_rows,
+    "json": json_rows,
+    "csv": csv_rows,
+    "tsv": tsv_rows,
+    "conll": conll_rows,
+}
+ENDINGS = {
+    ".txt": "text",
+    ".text": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".conll": "conll",
+}

@@ -1,0 +1,479 @@
+"""From what a recipe says about data to records, one after the other: files of every usual kind, and public data sets.
+
+A source can be read any number of times, never needs more memory than a few records, and knows a fingerprint of what
+is in it. A record is a dict with the columns and `where`, the file and line it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import InputError, did_you_mean
+from clearhead.train.data.formats import (
+    ENDINGS,
+    READERS,
+    UNPACK,
+    Advance,
+    Lines,
+    Reading,
+    Row,
+    characters,
+    lines,
+    pieces,
+)
+from clearhead.train.objectives.base import Record
+
+FORMATS = {name: name for name in READERS} | {"txt": "text", "squad": "json", "parallel": "parallel"}
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("documents", "separator", "encoding", "strip", "key", "format", "dataset", "config"), str),
+    **dict.fromkeys(("split", "revision", "part"), str),
+    **dict.fromkeys(("header", "quoted", "skip_empty"), bool),
+    "limit": int,
+    "held_out": int | float,
+}
+
+
+@dataclass(frozen=True)
+class Spec(Reading):
+    """All that a recipe may say about a source; `Reading` has what concerns a single file.
+
+    path                a file, a folder, a pattern with *, or a list of those
+    format              text, jsonl, json (squad), csv, tsv, conll or parallel; by default from the file's ending
+    source, target      two files whose lines belong together, in place of `path`
+    dataset             a public data set, in place of `path`; its config, split and revision
+    limit               so many records and no more
+    skip_empty          leave out records without any text, and pairs of which one side has none
+    part, held_out      "train" or "valid": all but this share of the records, or this share
+    """
+
+    path: Any = None
+    format: str | None = None
+    source: Any = None
+    target: Any = None
+    dataset: str | None = None
+    config: str | None = None
+    split: str = "train"
+    revision: str | None = None
+    limit: int | None = None
+    skip_empty: bool = True
+    part: str | None = None
+    held_out: float = 0.0
+
+
+def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defaults: Any) -> Source:
+    """The source that a recipe describes: a path, a list of paths, `hf:name`, or a table with the keys of `Spec`.
+
+    `folder` is where relative paths begin. `defaults` are keys of `Spec` that hold where the description is silent.
+    """
+    said = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
+    if isinstance(said.get("path"), str) and said["path"].startswith("hf:"):
+        said["dataset"] = said.pop("path").removeprefix("hf:")
+    known = [f.name for f in fields(Spec)]
+    for key in (*said, *defaults):
+        if key not in known:
+            raise InputError(
+                f"Data has no option {key!r}.{did_you_mean(str(key), known)} There is: {', '.join(known)}."
+            )
+    said = {key: value for key, value in (defaults | said).items() if value is not None}
+    columns = said.get("columns", {})
+    if isinstance(columns, list):
+        said["columns"] = {name: n for n, name in enumerate(columns) if name}
+    elif not isinstance(columns, dict) or not all(isinstance(theirs, str | int) for theirs in columns.values()):
+        raise InputError(
+            f"columns must say our names and theirs, such as {{text: sentence, label: 1}}, not {columns!r}."
+        )
+    checked = Spec(**said)
+    _check(checked)
+    where = Path(folder) if folder is not None else Path()
+    if checked.dataset is not None:
+        return PublicSource(checked)
+    if checked.source is not None:
+        return ParallelSource(checked, _files(checked.source, where), _files(checked.target, where))
+    files = _files(checked.path, where)
+    if checked.format == "parallel":
+        if len(files) != 2:
+            raise InputError(f"Parallel data is two files, the sources and the targets; here are {len(files)}.")
+        return ParallelSource(checked, files[:1], files[1:])
+    return FileSource(checked, files)
+
+
+def _check(spec: Spec) -> None:
+    for name, kind in KINDS.items():
+        value = getattr(spec, name)
+        if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            word = {str: "text", bool: "true or false", int: "a whole number"}.get(kind, "a number")
+            raise InputError(f"{name} is {value!r}; it must be {word}.")
+    if sum(value is not None for value in (spec.path, spec.source, spec.dataset)) != 1:
+        raise InputError("Say where the data is in one way: a path, a source with its target, or a dataset.")
+    if (spec.source is None) != (spec.target is None):
+        raise InputError("Parallel data needs both source and target, the two files whose lines belong together.")
+    if spec.format is not None and spec.format not in FORMATS:
+        raise InputError(
+            f"{spec.format!r} is not a format.{did_you_mean(spec.format, FORMATS)} There is: {', '.join(FORMATS)}."
+        )
+    if spec.part not in (None, "train", "valid"):
+        raise InputError(f"part is {spec.part!r}; it must be train or valid.")
+    if (spec.part is None) != (spec.held_out == 0) or not 0 <= spec.held_out < 1:
+        raise InputError("part and held_out go together: part: train (or valid), held_out: a share such as 0.01.")
+    if spec.limit is not None and spec.limit < 1:
+        raise InputError(f"limit is {spec.limit}; it must be at least 1.")
+    if not spec.documents:
+        raise InputError('documents must be "file", "lines", "blank-lines" or the words that part two documents.')
+
+
+class Source:
+    """Records from somewhere; a subclass says from where."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int | None:
+        """How many bytes there are to read, where that is known."""
+        return None
+
+    def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
+        """Everything there is, with its place."""
+        raise NotImplementedError
+
+    def contents(self, digest: Any) -> None:
+        """Tell the digest what is in the source."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """A number for the contents and for how they are read. Names and places of files do not enter."""
+        digest = hashlib.sha256()
+        places = ("path", "source", "target")
+        digest.update(json.dumps({k: v for k, v in asdict(self.spec).items() if k not in places}).encode())
+        self.contents(digest)
+        return digest.hexdigest()
+
+    def records(self, advance: Advance | None = None) -> Iterator[Record]:
+        """Every record, from the first. `advance` hears how many bytes were read since it was last called.
+
+        A long text comes in several records: `unfinished` where the next one goes on with it, `continued` where it
+        goes on with the one before.
+        """
+        spec, found, number, wanted = self.spec, 0, -1, True
+        for where, row in self.rows(advance or (lambda _: None)):
+            continued = isinstance(row, dict) and row.get("continued")
+            if not continued:
+                if found == spec.limit:
+                    return
+                number += 1
+                wanted = self._belongs(number)
+            if not wanted:
+                continue
+            record = self._named(row, where)
+            if not continued:
+                wanted = not (spec.skip_empty and self._is_empty(record))
+                found += wanted
+            if wanted:
+                yield record | {"where": where}
+        if not found:
+            raise InputError(f"There is nothing to read in {self.name}{self._why_nothing(number + 1)}.")
+
+    def _why_nothing(self, rows: int) -> str:
+        if rows == 0:
+            return ": it is empty"
+        if self.spec.part is not None:
+            return (
+                f": none of its {rows} records fell into the part {self.spec.part!r} (held_out: {self.spec.held_out})"
+            )
+        return f": all of its {rows} records are empty"
+
+    def _belongs(self, number: int) -> bool:
+        """Whether the record with this number is in the part that is asked for."""
+        if self.spec.part is None:
+            return True
+        return (_scattered(number) < self.spec.held_out) == (self.spec.part == "valid")
+
+    def _named(self, row: Row, where: str) -> dict[str, Any]:
+        """The row under our names; columns that the recipe does not name keep their own."""
+        columns = self.spec.columns
+        if isinstance(row, list):
+            if not columns:
+                raise InputError(f"{where} has no column names. Say the positions: columns: {{text: 0, label: 1}}.")
+            row = dict(enumerate(row))  # type: ignore[arg-type]
+            return {ours: self._column(row, ours, theirs, where) for ours, theirs in columns.items()}
+        if not columns:
+            return row
+        renamed = {ours: self._column(row, ours, theirs, where) for ours, theirs in columns.items()}
+        return {name: value for name, value in row.items() if name not in columns.values()} | renamed
+
+    @staticmethod
+    def _column(row: dict[Any, Any], ours: str, theirs: str | int, where: str) -> Any:
+        if theirs in row:
+            return row[theirs]
+        names = list(row)
+        if isinstance(theirs, int) and -len(names) <= theirs < len(names):
+            return row[names[theirs]]
+        shown = ", ".join(map(str, names))
+        if isinstance(theirs, int):
+            raise InputError(f"{where} has {len(names)} columns ({shown}); columns.{ours} asks for number {theirs}.")
+        raise InputError(
+            f"{where} has no column {theirs!r}, which columns.{ours} asks for.{did_you_mean(theirs, map(str, names))} "
+            f"It has: {shown}."
+        )
+
+    def _is_empty(self, record: dict[str, Any]) -> bool:
+        return all(value is None or (isinstance(value, str) and not value.strip()) for value in record.values())
+
+
+class FileSource(Source):
+    """One file, or several of one kind."""
+
+    def __init__(self, spec: Spec, files: list[Path]) -> None:
+        super().__init__(spec)
+        self.files = files
+        self.format = FORMATS[spec.format] if spec.format else _format_of(files)
+        self._tail: int | None = None
+
+    @property
+    def name(self) -> str:
+        return _listed(self.files)
+
+    @property
+    def size(self) -> int:
+        return sum(path.stat().st_size for path in self.files)
+
+    def contents(self, digest: Any) -> None:
+        digest.update(self.format.encode())
+        for path in self.files:
+            digest.update(_file_digest(path))
+
+    def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
+        for path in self.files:
+            found = (
+                self._part_of(path, advance) if self._is_one_text else READERS[self.format](path, self.spec, advance)
+            )
+            for line, row in found:
+                yield f"{path}:{line}", row
+
+    def _named(self, row: Row, where: str) -> dict[str, Any]:
+        if self.format == "conll":  # its reader has to know the names
+            assert isinstance(row, dict)
+            return row
+        return super()._named(row, where)
+
+    # A single document has no records to choose from: its end is held out.
+
+    @property
+    def _is_one_text(self) -> bool:
+        one = self.format == "text" and self.spec.documents == "file" and len(self.files) == 1
+        return one and self.spec.part is not None
+
+    def _belongs(self, number: int) -> bool:
+        return self._is_one_text or super()._belongs(number)
+
+    def _part_of(self, path: Path, advance: Advance) -> Lines:
+        cut = self._tail_begins(path)
+        at, line, part = 0, 1, list[str]()
+
+        def before() -> Iterator[str]:
+            seen = 0
+            for block in characters(path, self.spec.encoding, advance):
+                yield block[: cut - seen]
+                seen += len(block)
+                if seen >= cut:
+                    return
+
+        if self.spec.part == "train":
+            return pieces(before(), "file")
+        blocks = characters(path, self.spec.encoding, advance)
+        for block in blocks:
+            if at + len(block) > cut:
+                line += block.count("\n", 0, cut - at)
+                part = [block[cut - at :]]
+                break
+            at += len(block)
+            line += block.count("\n")
+        return pieces((text for source in (part, blocks) for text in source), "file", line)
+
+    def _tail_begins(self, path: Path) -> int:
+        """The character at which the held-out end begins: where a line does, if one does nearby."""
+        if self._tail is None:
+            total = sum(map(len, characters(path, self.spec.encoding, lambda _: None)))
+            cut = total - round(total * self.spec.held_out)
+            seen, near = 0, ""
+            for block in characters(path, self.spec.encoding, lambda _: None):
+                near += block[max(cut - seen, 0) : max(cut + 4096 - seen, 0)]
+                seen += len(block)
+                if seen >= cut + 4096:
+                    break
+            self._tail = min(cut + near.find("\n") + 1, total - 1)
+        return self._tail
+
+
+class ParallelSource(Source):
+    """Two files, or two rows of files, whose lines belong together."""
+
+    def __init__(self, spec: Spec, sources: list[Path], targets: list[Path]) -> None:
+        super().__init__(spec)
+        if len(sources) != len(targets):
+            raise InputError(f"There are {len(sources)} files of sources, but {len(targets)} of targets.")
+        self.pairs = list(zip(sources, targets, strict=True))
+
+    @property
+    def name(self) -> str:
+        return _listed([path for pair in self.pairs for path in pair])
+
+    @property
+    def size(self) -> int:
+        return sum(path.stat().st_size for pair in self.pairs for path in pair)
+
+    def contents(self, digest: Any) -> None:
+        for pair in self.pairs:
+            for path in pair:
+                digest.update(_file_digest(path))
+
+    def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
+        for source, target in self.pairs:
+            left, right = (lines(path, self.spec.encoding, advance) for path in (source, target))
+            end = (0, None)
+            count = 0
+            while True:
+                (number, text), (_, other) = next(left, end), next(right, end)
+                if text is None or other is None:
+                    break
+                count = number
+                yield f"{source}:{number}", {"source": text, "target": other}
+            if text is not None or other is not None:
+                counts = [
+                    count + (one is not None) + sum(1 for _ in rest) for one, rest in ((text, left), (other, right))
+                ]
+                raise InputError(
+                    f"{source} has {counts[0]} lines, but {target} has {counts[1]}. Line by line they must belong "
+                    "together; find where they part."
+                )
+
+    def _is_empty(self, record: dict[str, Any]) -> bool:
+        return any(isinstance(value, str) and not value.strip() for value in record.values())
+
+
+class PublicSource(Source):
+    """A data set from the hub, streamed by the `datasets` package."""
+
+    @property
+    def name(self) -> str:
+        config = f"/{self.spec.config}" if self.spec.config else ""
+        return f"hf:{self.spec.dataset}{config}[{self.spec.split}]"
+
+    def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
+        for number, row in enumerate(self._open(), 1):
+            answers = row.get("answers")
+            if isinstance(answers, dict) and {"text", "answer_start"} <= answers.keys():  # as SQuAD's file has them
+                both = zip(answers["text"], answers["answer_start"], strict=True)
+                row = {**row, "answers": [{"text": text, "answer_start": start} for text, start in both]}
+            yield f"{self.name}:{number}", dict(row)
+
+    def contents(self, digest: Any) -> None:
+        revision = self.spec.revision or self._newest()
+        digest.update(f"{self.name} {revision}".encode())
+
+    def _open(self) -> Any:
+        spec = self.spec
+        try:
+            datasets = importlib.import_module("datasets")
+        except ImportError as error:
+            raise InputError(
+                f"{self.name} needs the datasets package, which is not installed: pip install datasets. "
+                "Or download the data, and give the path of its files."
+            ) from error
+        try:
+            return datasets.load_dataset(
+                spec.dataset, spec.config, split=spec.split, revision=spec.revision, streaming=True
+            )
+        except Exception as error:  # the package raises errors of many kinds: no network, no such name, no such split
+            raise InputError(f"{self.name} cannot be opened: {error}") from error
+
+    def _newest(self) -> str:
+        """The commit that the hub has now; without a network, what is there counts as unchanged."""
+        from huggingface_hub import HfApi
+
+        try:
+            return str(HfApi().dataset_info(str(self.spec.dataset)).sha)
+        except Exception:  # offline, or not on the hub
+            return "unknown"
+
+
+def _scattered(number: int) -> float:
+    """A share from 0 to 1 that depends on the number alone, as good as random (splitmix64, Steele et al. 2014)."""
+    word = (1 << 64) - 1
+    z = (number + 1) * 0x9E3779B97F4A7C15 & word
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & word
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & word
+    return (z ^ z >> 31) / 2**64
+
+
+def _files(given: Any, folder: Path) -> list[Path]:
+    """The files that a path, a folder, a pattern or a list of those stands for, in order."""
+    if isinstance(given, list | tuple):
+        found = [path for one in given for path in _files(one, folder)]
+        if not found:
+            raise InputError("The list of files is empty. Name at least one.")
+        return found
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"A path must be a text, but here is {given!r}.")
+    path = folder / Path(given).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        inside = sorted(
+            p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".") and _ending(p) in ENDINGS
+        )
+        if not inside:
+            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)} (packed or not).")
+        return inside
+    pattern = next((n for n, part in enumerate(path.parts) if any(sign in part for sign in "*?[")), None)
+    if pattern is not None:
+        base = Path(*path.parts[:pattern])
+        matching = sorted(p for p in base.glob(str(Path(*path.parts[pattern:]))) if p.is_file())
+        if not matching:
+            raise InputError(f"No file matches {path}.")
+        return matching
+    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise InputError(f"{path} does not exist.{did_you_mean(path.name, beside)} Paths begin at {folder.resolve()}.")
+
+
+def _ending(path: Path) -> str:
+    """The ending that tells the format: `.jsonl` of `a.jsonl.gz`."""
+    return (path.with_suffix("") if path.suffix.lower() in UNPACK else path).suffix.lower()
+
+
+def _format_of(files: list[Path]) -> str:
+    found = {ENDINGS.get(_ending(path)): path for path in files}
+    if None in found:
+        raise InputError(
+            f"{found[None]} does not say what it holds. Say so in the recipe: format: {', '.join(READERS)}."
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"The files are of several kinds: {', '.join(p.name for p in found.values())}. Name those that are meant, "
+            "or a pattern such as data/*.txt."
+        )
+    return str(next(iter(found)))
+
+
+def _file_digest(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _listed(files: list[Path]) -> str:
+    return ", ".join(map(str, files[:3])) + (f" and {len(files) - 3} more" if len(files) > 3 else "")

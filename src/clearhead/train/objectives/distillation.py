@@ -1,0 +1,280 @@
+"""A small model learns from a large one: DistilBERT's three terms (Sanh et al., 2019), and the same for classes.
+
+soft     the teacher's whole distribution at temperature 2: KL divergence · T², over all real positions
+mlm      the masked words
+cosine   the direction of the last hidden states, over all real positions
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.errors import InputError
+from clearhead.models import Model, family
+from clearhead.models.heads import Given, language_loss
+from clearhead.models.model import StackModel
+from clearhead.models.output import Output
+from clearhead.text import Tokenizer
+from clearhead.train.objectives.base import Batch, Example
+from clearhead.train.objectives.classification import Classification, Problem
+from clearhead.train.objectives.masked import MaskedLM
+from clearhead.train.objectives.running_text import counted, hits
+from clearhead.train.objectives.texts import has_segments, term_sums
+
+
+def soft_targets(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """KL(teacher ‖ student) of distributions softened by the temperature, times its square: the mean over rows.
+
+    The square keeps the gradients as large as those of hard labels, whatever the temperature (Hinton et al., 2015).
+    """
+    ours, theirs = (F.log_softmax(scores.float() / temperature, -1) for scores in (student, teacher))
+    return F.kl_div(ours, theirs, reduction="batchmean", log_target=True) * temperature**2
+
+
+def cosine_loss(student: Tensor, teacher: Tensor) -> Tensor:
+    """1 − cosine between vectors (rows, width): the mean over rows."""
+    return (1 - F.cosine_similarity(student.float(), teacher.float(), dim=-1)).mean()
+
+
+class WithStates(nn.Module):
+    """A model that gives its last hidden states beside its answer."""
+
+    def __init__(self, model: StackModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
+        hidden = self.model.stack(input_ids, attention_mask=attention_mask)
+        out: Output = self.model.head(hidden, Given(input_ids=input_ids))
+        out.last_hidden_state = hidden
+        return out
+
+
+class Taught:
+    """Has a teacher, which never learns. A copy for another process, where texts are encoded, does without it."""
+
+    teacher: StackModel
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "teacher": None}
+
+
+class Distillation(Taught, MaskedLM):
+    """
+    teacher             a model with a head for masked words, or where one is (a folder, a name); it does not change
+    temperature         of both distributions
+    soft, mlm, cosine   what each term counts: 5, 2 and 1 as for the published DistilBERT; 0 leaves a term out
+    freeze_positions    a student that began with the teacher's position table keeps it, as published
+
+    The other options are those of masked-lm. `student_of` makes a student to begin with.
+    """
+
+    name = "distillation"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        length: int,
+        *,
+        teacher: Model | str,
+        temperature: float = 2.0,
+        soft: float = 5.0,
+        mlm: float = 2.0,
+        cosine: float = 1.0,
+        freeze_positions: bool = True,
+        **masking: Any,
+    ) -> None:
+        super().__init__(tokenizer, length, **masking)
+        self.teacher = _teacher(teacher, self.task)
+        self.temperature, self.freeze_positions = _checked(temperature), freeze_positions
+        self.weights = {"soft": soft, "mlm": mlm, "cosine": cosine}
+        if not self.factors:
+            raise InputError("soft, mlm and cosine are all 0: there is nothing to learn.")
+
+    @property
+    def factors(self) -> dict[str, float]:
+        return {name: weight for name, weight in self.weights.items() if weight}
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        batch = super().collate(examples)
+        counts = {"soft": batch.tokens, "mlm": batch.counts["loss"], "cosine": batch.tokens}
+        return Batch(batch.inputs, {name: counts[name] for name in self.factors}, batch.tokens)
+
+    def trained(self, model: Model) -> nn.Module:
+        teacher = self.teacher
+        if not isinstance(model, StackModel) or model.language_head is None:
+            raise InputError(f"A student needs a head for masked words (task={self.task}), not {model.task}.")
+        for field, what in (("vocab_size", "words"), ("hidden_size", "numbers per hidden state")):
+            ours, theirs = getattr(model.config, field), getattr(teacher.config, field)
+            if ours != theirs and (field == "vocab_size" or self.weights["cosine"]):
+                way = "" if field == "vocab_size" else " Give it the teacher's width, or set cosine=0."
+                raise InputError(f"The teacher has {theirs} {what}, the student {ours}: they cannot be compared.{way}")
+        ours, theirs = (getattr(m.stack.embed.positions, "weight", None) for m in (model, teacher))
+        if self.freeze_positions and isinstance(ours, nn.Parameter) and isinstance(theirs, nn.Parameter):
+            ours.requires_grad_(not (ours.shape == theirs.shape and bool((ours == theirs.to(ours)).all())))
+        return WithStates(model)
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return self._terms(model, batch)[0]
+
+    def _terms(self, model: nn.Module, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+        ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
+        out = model(ids, attention_mask=mask)
+        teacher = self.teacher.to(ids.device)
+        with torch.no_grad():
+            hidden = teacher.stack(ids, attention_mask=mask)
+            scores = _words_of(teacher)(hidden, Given()).logits if self.weights["soft"] else None
+
+        def real(states: Tensor) -> Tensor:  # (batch, time, …) -> (real positions, …)
+            return states.flatten(0, 1) if mask is None else states[mask.bool()]
+
+        terms: dict[str, Tensor] = {}
+        if scores is not None:
+            terms["soft"] = soft_targets(real(out.logits), real(scores), self.temperature)
+        if self.weights["mlm"]:
+            words = language_loss(out.logits, batch.inputs["labels"], shift=False)
+            assert words is not None
+            terms["mlm"] = words
+        if self.weights["cosine"]:
+            terms["cosine"] = cosine_loss(real(out.last_hidden_state), real(hidden))
+        return terms, out.logits
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        terms, logits = self._terms(model, batch)
+        labels = batch.inputs["labels"]
+        found = {"masked_hits": float(hits(logits, labels)), "loss.count": float(counted(labels))}
+        return term_sums(terms, batch) | found
+
+
+class ClassificationDistillation(Taught, Classification):
+    """A classifier learns from a larger one: the teacher's scores at a temperature, beside the labels.
+
+    soft, hard   what the teacher's distribution and the labels count
+    """
+
+    name = "classification-distillation"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        length: int,
+        *,
+        teacher: Model | str,
+        temperature: float = 2.0,
+        soft: float = 0.5,
+        hard: float = 0.5,
+        labels: Sequence[str] | None = None,
+        problem_type: Problem = "single_label_classification",
+    ) -> None:
+        if problem_type != "single_label_classification":
+            raise InputError("A teacher's soft targets are a distribution over classes: one label for each text.")
+        super().__init__(tokenizer, length, labels=labels)
+        self.teacher = _teacher(teacher, self.task)
+        self.temperature, self.soft, self.hard = _checked(temperature), soft, hard
+
+    @property
+    def factors(self) -> dict[str, float]:
+        return {"soft": self.soft, "hard": self.hard}
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        batch = super().collate(examples)
+        return Batch(batch.inputs, dict.fromkeys(self.factors, len(examples)), batch.tokens)
+
+    def trained(self, model: Model) -> nn.Module:
+        ours, theirs = self.labels.names, list(self.teacher.config.id2label.values())
+        if ours != theirs:
+            raise InputError(
+                f"The teacher's labels are {theirs[:10]}, the data's {ours[:10]}: name them alike (labels=…)."
+            )
+        return super().trained(model)
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return self._terms(model, batch)[0]
+
+    def _terms(self, model: nn.Module, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+        out = model(**self.given(batch))
+        teacher = self.teacher.to(out.logits.device)
+        reads = ("input_ids", "attention_mask", *(["token_type_ids"] if has_segments(teacher) else []))
+        with torch.no_grad():
+            scores = teacher(**{name: t for name, t in batch.inputs.items() if name in reads}).logits
+        return {"soft": soft_targets(out.logits, scores, self.temperature), "hard": out.loss}, out.logits
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        terms, logits = self._terms(model, batch)
+        return term_sums(terms, batch) | self.judge(logits, batch.inputs["labels"])
+
+
+def student_of(teacher: Model, layers: int | Sequence[int]) -> Model:
+    """A student that begins as a part of its teacher: its embedding, its head, and some of its layers.
+
+    layers   their numbers in the teacher, or how many: then they are spread evenly from the first to the last, for
+             half of twelve 0, 2, 4, 7, 9, 11 as published
+
+    BERT's student is a DistilBERT (no segments, no pooler); other families stay what they are.
+    """
+    if not isinstance(teacher, StackModel):
+        raise InputError("A student is made of a model with one stack, not of an encoder–decoder.")
+    depth = teacher.config.num_hidden_layers
+    kept = _spread(depth, layers) if isinstance(layers, int) else list(layers)
+    if not kept or any(not 0 <= n < depth for n in kept):
+        raise InputError(f"The teacher has layers 0 to {depth - 1}; the student cannot be made of {kept}.")
+    made = family("distilbert" if teacher.family.name == "bert" else teacher.family.name)
+    names = {f.name for f in dataclasses.fields(made.config)} & {f.name for f in dataclasses.fields(teacher.config)}
+    values = {name: getattr(teacher.config, name) for name in names - {"also_stored"}}
+    config = made.config(**values | {"num_hidden_layers": len(kept)})
+    task = "masked-lm" if teacher.task == "pretraining" else teacher.task
+    student = made.make(config, task)
+    known = teacher.state_dict()
+
+    def there(name: str) -> str:
+        name = re.sub(r"(?<=layers\.)\d+", lambda n: str(kept[int(n[0])]), name)
+        return name.replace("head.", "head.words.", 1) if teacher.task == "pretraining" else name
+
+    own = student.state_dict()
+    same = {
+        name: known[there(name)] for name in own if there(name) in known and known[there(name)].shape == own[name].shape
+    }
+    student.load_state_dict(same, strict=False)
+    return student.to(device=teacher.device, dtype=teacher.dtype)
+
+
+def _spread(depth: int, count: int) -> list[int]:
+    if not 1 <= count <= depth:
+        raise InputError(f"The teacher has {depth} layers; the student can have 1 to {depth}, not {count}.")
+    return [int(n) for n in np.rint(np.linspace(0, depth - 1, count))]
+
+
+def _words_of(teacher: Model) -> nn.Module:
+    head = teacher.language_head
+    if head is None:
+        raise InputError(f"The teacher is loaded for {teacher.task}; load it for masked words (task=masked-lm).")
+    return head
+
+
+def _teacher(teacher: Model | str, task: str) -> StackModel:
+    """Loaded where it is named; it only reads, and never learns."""
+    if isinstance(teacher, str):
+        from clearhead.pipeline import load  # only to load: a teacher that is given needs no files
+
+        teacher = load(teacher, task=task).model
+    if not isinstance(teacher, StackModel):
+        raise InputError("The teacher must be a model with one stack, not an encoder–decoder.")
+    if task == "masked-lm":
+        _words_of(teacher)
+    return teacher.eval().requires_grad_(False)
+
+
+def _checked(temperature: float) -> float:
+    if not temperature > 0:
+        raise InputError(f"temperature is {temperature}; it must be greater than 0.")
+    return temperature

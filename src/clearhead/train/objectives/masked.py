@@ -1,0 +1,221 @@
+"""Masked words: some tokens of a text are hidden, and guessed from both sides (BERT, RoBERTa).
+
+`Masking` chooses and hides them; the other objectives that mask share it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from tokenizers import models
+from torch import Tensor, nn
+
+from clearhead.errors import InputError
+from clearhead.text import Tokenizer
+from clearhead.text.readable import BYTE_OF, is_byte_level
+from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
+from clearhead.train.objectives.running_text import (
+    RunningText,
+    around,
+    check_room,
+    counted,
+    hits,
+    pad_id,
+    special_id,
+    special_table,
+    total,
+)
+
+_SPACE = "▁"  # how SentencePiece writes the space before a word
+
+
+class Masking:
+    """Which tokens are hidden, and how.
+
+    rate         the share of a sequence's tokens that is chosen, special tokens counted but never chosen
+    mask         the share of the chosen that becomes the mask token
+    random       the share of the chosen that becomes another token, any that is not special; the rest stay
+    whole_word   the pieces of a word are chosen together; each is then hidden, changed or kept by itself
+    ngrams       up to so many neighbouring words are chosen at once, n of them with p(n) ∝ 1/n (ALBERT: 3)
+    most         never more than this many (BERT's max_predictions_per_seq)
+
+    As BERT does it, their number is fixed, max(1, round(rate · length)); RoBERTa's and transformers' code throws a die
+    for each token, so that it varies around that.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        rate: float = 0.15,
+        mask: float = 0.8,
+        random: float = 0.1,
+        whole_word: bool = False,
+        ngrams: int = 1,
+        most: int | None = None,
+    ) -> None:
+        for name, value in {"rate": rate, "mask": mask, "random": random, "mask + random": mask + random}.items():
+            if not 0 <= value <= 1:
+                raise InputError(f"{name} is {value}; a share lies between 0 and 1.")
+        for name, least in {"ngrams": ngrams, "most": 1 if most is None else most}.items():
+            if least < 1:
+                raise InputError(f"{name} is {least}; it must be at least 1.")
+        self.rate, self.mask, self.random, self.ngrams, self.most = rate, mask, random, ngrams, most
+        self.sums = one_over_n(ngrams)
+        self.mask_id = special_id(tokenizer, "mask_token", "to hide words with")
+        self.special, self.ordinary = special_table(tokenizer)
+        self.begins = word_begins(tokenizer) if whole_word else None
+
+    def __call__(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The sequence as the model reads it, and the labels: the words at the chosen positions."""
+        chosen = self.choose(ids, rng)
+        inputs, labels = ids.copy(), np.full(len(ids), IGNORED, dtype=np.int64)
+        labels[chosen] = ids[chosen]
+        fate = rng.random(len(chosen))
+        inputs[chosen[fate < self.mask]] = self.mask_id
+        changed = chosen[(fate >= self.mask) & (fate < self.mask + self.random)]
+        inputs[changed] = rng.choice(self.ordinary, size=len(changed))
+        return inputs, labels
+
+    def choose(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The positions, in order."""
+        wanted = max(1, round(len(ids) * self.rate))
+        wanted = wanted if self.most is None else min(wanted, self.most)
+        free = ~self.special[ids]
+        candidates = np.flatnonzero(free)
+        if not len(candidates):
+            return candidates
+        if self.begins is None and self.ngrams == 1:
+            return np.sort(rng.permutation(candidates)[:wanted])
+        firsts, ends = self._words(ids, candidates)
+        taken = np.zeros(len(ids), dtype=bool)
+        left = wanted
+        for word, draw in zip(rng.permutation(len(firsts)).tolist(), rng.random(len(firsts)).tolist(), strict=True):
+            if left == 0:
+                break
+            n = drawn_size(self.sums[: len(firsts) - word], draw)
+            first, end = firsts[word], ends[word + n - 1]
+            while n > 1 and (end - first > left or not free[first:end].all()):  # too many, or across a special token
+                n -= 1
+                end = ends[word + n - 1]
+            if end - first <= left and not taken[first:end].any():
+                taken[first:end] = True
+                left -= end - first
+        if left == wanted:  # every word has more pieces than are wanted
+            word = rng.integers(len(firsts))
+            taken[firsts[word] : ends[word]] = True
+        return np.flatnonzero(taken)
+
+    def _words(self, ids: np.ndarray, candidates: np.ndarray) -> tuple[list[int], list[int]]:
+        """Where each word begins and ends. A special token ends a word."""
+        begins = np.diff(candidates, prepend=-2) > 1
+        begins |= True if self.begins is None else self.begins[ids[candidates]]
+        at = np.flatnonzero(begins)
+        return candidates[at].tolist(), (candidates[np.append(at[1:], len(candidates)) - 1] + 1).tolist()
+
+
+def one_over_n(most: int) -> list[float]:
+    """Sums of 1/n for n from 1 on: what `drawn_size` looks a draw up in."""
+    return np.cumsum(1 / np.arange(1, most + 1)).tolist()
+
+
+def drawn_size(sums: list[float], draw: float) -> int:
+    """A size n, from 1 to len(sums), with p(n) ∝ 1/n. The draw is in [0, 1)."""
+    return 1 + bisect_right(sums, draw * sums[-1], hi=len(sums) - 1)
+
+
+class MaskedLM(RunningText):
+    """15 % of the tokens are chosen: of these 80 % become [MASK], 10 % another token, 10 % stay; all are guessed.
+
+    whole_word    the pieces of a word are chosen together
+    dynamic       another choice each time a text is seen (RoBERTa); otherwise always the same one (BERT)
+    predictions   never more than so many per sequence
+
+    Sequences are blocks of running text between [CLS] and [SEP]; a further [SEP] stands where a document ends
+    (RoBERTa's FULL-SENTENCES).
+    """
+
+    name = "masked-lm"
+    task = "masked-lm"
+    named = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}  # RoBERTa's
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        length: int,
+        *,
+        rate: float = 0.15,
+        mask: float = 0.8,
+        random: float = 0.1,
+        whole_word: bool = False,
+        dynamic: bool = True,
+        predictions: int | None = None,
+    ) -> None:
+        self.first, self.last = around(tokenizer)
+        super().__init__(tokenizer, length, closing=self.last)
+        check_room(length, 3)
+        self.masking = Masking(tokenizer, rate=rate, mask=mask, random=random, whole_word=whole_word, most=predictions)
+        self.dynamic = dynamic
+
+    @property
+    def block_length(self) -> int:
+        return self.length - 2  # [CLS] and [SEP] come around it
+
+    def noise(self, example: Example, rng: np.random.Generator) -> Example:
+        ids = np.concatenate(([self.first], example["input_ids"], [self.last])).astype(np.int64)
+        inputs, labels = self.masked(ids, rng)
+        return {"input_ids": inputs, "labels": labels}
+
+    def masked(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        # a choice that never changes is drawn from the text itself
+        return self.masking(ids, rng if self.dynamic else np.random.default_rng(zlib.crc32(ids.tobytes())))
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        return words_batch(examples, pad_id(self.tokenizer))
+
+    def given(self, batch: Batch) -> dict[str, Tensor]:
+        """What the model is called with."""
+        return batch.inputs
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"loss": model(**self.given(batch)).loss}
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        out = model(**self.given(batch))
+        count = batch.counts["loss"]
+        found = hits(out.logits, batch.inputs["labels"])
+        return {"loss": total(out.loss, count), "loss.count": count, "masked_hits": found}
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | {"masked_accuracy": sums["masked_hits"] / max(sums["loss.count"], 1)}
+
+
+def words_batch(examples: Sequence[Example], pad: int) -> Batch:
+    """input_ids and labels, padded; an attention_mask where there is padding."""
+    rows = [example["input_ids"] for example in examples]
+    inputs = {"input_ids": padded(rows, pad), "labels": padded([e["labels"] for e in examples], IGNORED)}
+    if len(set(map(len, rows))) > 1:
+        inputs["attention_mask"] = mask_of(rows)
+    return Batch(inputs, {"loss": counted(inputs["labels"])}, sum(map(len, rows)))
+
+
+def word_begins(tokenizer: Tokenizer) -> np.ndarray:
+    """By id, whether the token begins a word: no "##" before it (WordPiece), or a space in front (all others)."""
+    vocabulary, backend = tokenizer.get_vocab(), tokenizer.backend
+    begins = np.zeros(max(vocabulary.values()) + 1, dtype=bool)
+    if isinstance(backend.model, models.WordPiece):
+        prefix = backend.model.continuing_subword_prefix
+        begins[[n for token, n in vocabulary.items() if not token.startswith(prefix)]] = True
+    elif is_byte_level(backend):
+        spaces = tuple(char for char, byte in BYTE_OF.items() if chr(byte).isspace() and byte < 128)
+        begins[[n for token, n in vocabulary.items() if token.startswith(spaces)]] = True
+    else:
+        begins[[n for token, n in vocabulary.items() if token.startswith(_SPACE)]] = True
+    if not begins.any():
+        raise InputError("Where words begin cannot be seen from this tokenizer's pieces, so whole_word must be false.")
+    return begins

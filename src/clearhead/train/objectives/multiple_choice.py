@@ -1,0 +1,112 @@
+"""Which of several answers fits: each is read with the question, scored, and compared with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.errors import InputError
+from clearhead.models import Model
+from clearhead.models.heads import ChoiceHead
+from clearhead.train.objectives.base import Batch, Example, Record
+from clearhead.train.objectives.texts import TextObjective, list_of, place, term_sums, text_of
+
+
+class MultipleChoice(TextObjective):
+    """Questions of a batch may have different numbers of answers: those that are not there get no probability.
+
+    label: the number of the right choice, from 0, or the choice itself.
+    """
+
+    name = "multiple-choice"
+    task = "multiple-choice"
+    columns = ("prompt", "choices", "label")
+
+    def encode(self, record: Record) -> Iterator[Example]:
+        prompt, choices, label = read_choices(self, record)
+        yield choice_example([self.ids_of(prompt, choice) for choice in choices], label)
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        rows, there = choice_rows(examples)
+        inputs = {name: t.unflatten(0, there.shape) for name, t in self.inputs(rows).items()}
+        inputs["there"], inputs["labels"] = there, torch.tensor([int(e["label"]) for e in examples])
+        return Batch(inputs, {"loss": len(examples)}, sum(len(e["input_ids"]) for e in examples))
+
+    def trained(self, model: Model) -> nn.Module:
+        if isinstance(model.head, ChoiceHead) and model.head.words is not None:
+            raise InputError(
+                f"{model.family.title} reads its choices in another form: use the objective gpt-multiple-choice."
+            )
+        return super().trained(model)
+
+    def scores(self, model: nn.Module, batch: Batch) -> Tensor:
+        """(questions, choices)"""
+        inputs = {name: t for name, t in self.given(batch).items() if name not in ("labels", "there")}
+        return without_missing(model(**inputs).logits, batch)
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"loss": F.cross_entropy(self.scores(model, batch), batch.inputs["labels"])}
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        scores, labels = self.scores(model, batch), batch.inputs["labels"]
+        right = float((scores.argmax(1) == labels).sum())
+        return term_sums({"loss": F.cross_entropy(scores, labels)}, batch) | {"right": right}
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | {"accuracy": sums["right"] / max(sums["loss.count"], 1)}
+
+
+def read_choices(objective: TextObjective, record: Record) -> tuple[str, list[str], int]:
+    """The prompt, its choices, and the number of the right one."""
+    objective.check(record)
+    prompt, choices = text_of(record, "prompt"), list_of(record, "choices")
+    for choice in choices:
+        if not isinstance(choice, str) or not choice.strip():
+            raise InputError(f"{place(record)}: choices must be texts, but one is {choice!r}.")
+    if len(choices) < 2:
+        raise InputError(f"{place(record)}: there is only one choice. A question needs two or more.")
+    label: Any = record["label"]
+    if label in choices:
+        return prompt, choices, choices.index(label)
+    try:
+        number = int(label)
+    except (TypeError, ValueError):
+        number = -1
+    if isinstance(label, bool) or not 0 <= number < len(choices):
+        raise InputError(
+            f"{place(record)}: label is {label!r}; it must be the number of a choice, 0 to {len(choices) - 1}, "
+            "or the text of one."
+        )
+    return prompt, choices, number
+
+
+def choice_example(rows: Sequence[Example], label: int) -> Example:
+    """The choices of a question, one behind the other, as a table keeps them."""
+    joined: Example = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    lengths = np.asarray([len(row["input_ids"]) for row in rows], dtype=np.int32)
+    return joined | {"lengths": lengths, "label": label}
+
+
+def choice_rows(examples: Sequence[Example]) -> tuple[list[Example], Tensor]:
+    """Every choice as a row of its own, and which are there: (questions, most choices). A missing one repeats."""
+    most = max(len(example["lengths"]) for example in examples)
+    there = torch.zeros(len(examples), most, dtype=torch.bool)
+    rows: list[Example] = []
+    for n, example in enumerate(examples):
+        cuts = np.cumsum(example["lengths"])[:-1]
+        names = [name for name in ("input_ids", "token_type_ids") if name in example]
+        parts = {name: np.split(example[name], cuts) for name in names}
+        own: list[Example] = [{name: parts[name][c] for name in names} for c in range(len(cuts) + 1)]
+        there[n, : len(own)] = True
+        rows += own + own[:1] * (most - len(own))
+    return rows, there
+
+
+def without_missing(scores: Tensor, batch: Batch) -> Tensor:
+    return scores.float().masked_fill(~batch.inputs["there"], -torch.inf)

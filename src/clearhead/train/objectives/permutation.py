@@ -1,0 +1,161 @@
+"""Permutation language modelling: words are guessed in a random order, each from those that came before (XLNet)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from tokenizers import processors
+from torch import Tensor, nn
+
+from clearhead.errors import InputError
+from clearhead.text import Tokenizer
+from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
+from clearhead.train.objectives.masked import drawn_size, one_over_n, word_begins
+from clearhead.train.objectives.running_text import (
+    RunningText,
+    around,
+    check_room,
+    counted,
+    hits,
+    pad_id,
+    special_table,
+    total,
+)
+
+
+class PermutationLM(RunningText):
+    """One token in K is guessed: the last ones of a random order. The rest is context, which all see.
+
+    Targets are spans of 1 to `longest` tokens (n of them with p(n) ∝ 1/n), each in a context of `alpha` times as many;
+    single tokens, chosen at random, fill up what is missing. Text comes first, then [SEP] and [CLS]. These two are
+    never guessed, but they have a place in the order: what sees a target may only be seen by what comes after it.
+
+    K            how many tokens there are to one that is guessed
+    longest      the longest span
+    alpha        the tokens of context to one of a span
+    from_words   spans begin where words do; otherwise anywhere
+    """
+
+    name = "permutation-lm"
+    task = "permutation-lm"
+    named = {"pad_token": "<pad>", "cls_token": "<cls>", "sep_token": "<sep>"}
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        length: int,
+        *,
+        K: int = 6,
+        longest: int = 5,
+        alpha: int = 6,
+        from_words: bool = True,
+    ) -> None:
+        self.cls, self.sep = around(tokenizer)
+        super().__init__(tokenizer, length, closing=self.sep)
+        check_room(length, 4)
+        for name, value in {"K": K, "longest": longest, "alpha": alpha}.items():
+            if value < 1:
+                raise InputError(f"{name} is {value}; it must be at least 1.")
+        self.K, self.alpha, self.sums = K, alpha, one_over_n(longest)
+        self.special, _ = special_table(tokenizer)
+        self.begins = word_begins(tokenizer) if from_words else np.ones(len(self.special), dtype=bool)
+
+    @classmethod
+    def complete(cls, tokenizer: Tokenizer) -> None:
+        """XLNet's marks come last, and padding first."""
+        super().complete(tokenizer)
+        first, last = str(tokenizer.sep_token), str(tokenizer.cls_token)
+        tokenizer.backend.post_processor = processors.TemplateProcessing(
+            single=f"$A:0 {first}:0 {last}:2",
+            pair=f"$A:0 {first}:0 $B:1 {first}:1 {last}:2",
+            special_tokens=[(token, tokenizer.backend.token_to_id(token)) for token in (first, last)],
+        )
+        tokenizer.padding_side = "left"
+
+    @property
+    def block_length(self) -> int:
+        return self.length - 2
+
+    def noise(self, example: Example, rng: np.random.Generator) -> Example:
+        ids = np.concatenate((example["input_ids"], [self.sep, self.cls])).astype(np.int64)
+        targets = self.targets(ids, rng)
+        return {"input_ids": ids, "targets": targets, "order": self.order(ids, targets, rng)}
+
+    def targets(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The positions to guess, from left to right: one in K."""
+        free = ~self.special[ids]
+        goal = min(max(1, round(len(ids) / self.K)), int(free.sum()))
+        begins = [*np.flatnonzero(self.begins[ids] & free).tolist(), len(ids)]
+        chosen = np.zeros(len(ids), dtype=bool)
+        here = count = 0
+        while count < goal:
+            n = min(drawn_size(self.sums, rng.random()), goal - count)
+            before = int(rng.integers(n * self.alpha))  # context on the left; the rest of it is on the right
+            first = begins[min(bisect_left(begins, here + before), len(begins) - 1)]
+            if first + n >= len(ids):  # the text is over
+                break
+            chosen[first : first + n] = free[first : first + n]
+            count = int(chosen.sum())
+            here = first + n + n * self.alpha - before
+        spare = rng.permutation(np.flatnonzero(free & ~chosen))
+        chosen[spare[: goal - count]] = True
+        return np.flatnonzero(chosen)
+
+    def order(self, ids: np.ndarray, targets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Each token's place in the order: -1 for the context, which is there from the start."""
+        place = np.full(len(ids), -1, dtype=np.int64)
+        late = np.union1d(targets, np.flatnonzero(self.special[ids]))
+        place[late] = rng.permutation(len(late))
+        return place
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        rows = [example["input_ids"] for example in examples]
+        ids = padded(rows, pad_id(self.tokenizer))
+        targets = padded([example["targets"] for example in examples], IGNORED)  # (batch, targets)
+        there = targets != IGNORED
+        at = targets.clamp(min=0)
+        labels = ids.gather(1, at).masked_fill(~there, IGNORED)
+        mapping = torch.zeros(*at.shape, ids.shape[1]).scatter_(2, at[..., None], there[..., None].float())
+        # [CLS] is a segment of its own
+        segments = padded([np.append(np.zeros(len(row) - 1, dtype=np.int64), 2) for row in rows], 0)
+        inputs = {
+            "input_ids": ids,
+            "order": padded([example["order"] for example in examples], -1),
+            "reach": padded([_reach(example) for example in examples], 0),
+            "target_mapping": mapping,
+            "token_type_ids": segments,
+            "labels": labels,
+        }
+        if len(set(map(len, rows))) > 1:
+            inputs["attention_mask"] = mask_of(rows)
+        return Batch(inputs, {"loss": counted(labels)}, sum(map(len, rows)))
+
+    def given(self, batch: Batch) -> dict[str, Tensor]:
+        """What the model is called with. The square mask is made here, on the device, where it is cheap."""
+        inputs = dict(batch.inputs)
+        order, reach = inputs.pop("order"), inputs.pop("reach")
+        # Query i must not see key j if j comes later, or is i itself and a target. The context is there before all.
+        return inputs | {"perm_mask": reach[:, :, None] <= order[:, None, :]}  # (batch, query, key)
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"loss": model(**self.given(batch)).loss}
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        out = model(**self.given(batch))
+        count = batch.counts["loss"]
+        found = hits(out.logits, batch.inputs["labels"])
+        return {"loss": total(out.loss, count), "loss.count": count, "target_hits": found}
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | {"target_accuracy": sums["target_hits"] / max(sums["loss.count"], 1)}
+
+
+def _reach(example: Example) -> np.ndarray:
+    """For each token, the place in the order from which on it sees nothing: its own for a target, else the next."""
+    reach = example["order"] + 1
+    reach[example["targets"]] -= 1
+    return reach

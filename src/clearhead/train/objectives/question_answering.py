@@ -1,0 +1,251 @@
+"""Where in a text the answer to a question stands: SQuAD's task, with SQuAD's own figures."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clearhead.errors import InputError
+from clearhead.text import Encoding, Tokenizer
+from clearhead.train.objectives.base import Batch, Example, Record
+from clearhead.train.objectives.texts import TextObjective, has_segments, place, term_sums, text_of
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import Pipeline
+
+
+@dataclass
+class _Window:
+    """A part of the context that fits: its tokens, and where in the context each stands (None: not of the context)."""
+
+    example: Example
+    spans: list[tuple[int, int] | None]
+    cls: int
+
+
+class QuestionAnswering(TextObjective):
+    """The first answer of a record is learned; a window that does not hold all of it points at [CLS].
+
+    answers: {"text": [...], "answer_start": [...]}, or a list of {"text", "answer_start"}, as SQuAD's data set and its
+    file have them (empty lists: no answer); or the columns answer and answer_start. Without a start, the first place
+    where the answer stands.
+
+    doc_stride        how far a window of a long context moves, in tokens (BERT's meaning: the step, not the overlap)
+    question_length   longer questions are cut
+    answer_length     the longest answer that is given, in tokens
+    """
+
+    name = "question-answering"
+    task = "question-answering"
+    columns = ("question", "context")
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        length: int,
+        *,
+        doc_stride: int = 128,
+        question_length: int = 64,
+        answer_length: int = 30,
+    ) -> None:
+        super().__init__(tokenizer, length)
+        self.doc_stride, self.question_length, self.answer_length = doc_stride, question_length, answer_length
+
+    def identity(self) -> dict[str, Any]:
+        return super().identity() | {"doc_stride": self.doc_stride, "question_length": self.question_length}
+
+    def encode(self, record: Record) -> Iterator[Example]:
+        answers = self.answers(record)
+        for window in self._windows(record):
+            first = last = window.cls
+            if answers:
+                text, start = answers[0]
+                inside = _token_span(window.spans, start, start + len(text))
+                first, last = inside or (first, last)
+            yield window.example | {"start": first, "end": last}
+
+    def answers(self, record: Record) -> list[tuple[str, int]]:
+        """(text, where it starts) of each answer; none where the question has none."""
+        self.check(record)
+        context = text_of(record, "context")
+        if record.get("answers") is not None:
+            given = record["answers"]
+            if isinstance(given, list) and all(isinstance(one, Mapping) and "text" in one for one in given):
+                given = {name: [one.get(name) for one in given] for name in ("text", "answer_start")}
+            if not isinstance(given, Mapping) or "text" not in given:
+                raise InputError(
+                    f'{place(record)}: answers must look like {{"text": [...], "answer_start": [...]}}, or like '
+                    '[{"text": ..., "answer_start": ...}], as in SQuAD\'s file.'
+                )
+            texts = list(given["text"])
+            starts = list(given.get("answer_start") or [None] * len(texts))
+        elif "answer" in record:
+            texts = [record["answer"]] if record["answer"] else []
+            starts = [record.get("answer_start")] * len(texts)
+        else:
+            raise InputError(
+                f"{place(record)} has no column 'answers' (as in SQuAD) nor 'answer'. "
+                "Name yours in the recipe: data.columns.answers=…"
+            )
+        if len(texts) != len(starts):
+            raise InputError(
+                f"{place(record)}: there are {len(texts)} answers but {len(starts)} values of answer_start."
+            )
+        return [(text, _found(record, context, text, start)) for text, start in zip(texts, starts, strict=True)]
+
+    def _windows(self, record: Record) -> Iterator[_Window]:
+        question, context = text_of(record, "question"), text_of(record, "context")
+        asked = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)
+        words = len(asked["input_ids"])
+        if words > self.question_length:
+            question, words = question[: asked["offset_mapping"][self.question_length - 1][1]], self.question_length
+        room = self.length - words - self.tokenizer.num_special_tokens_to_add(pair=True)
+        if room < 1:
+            raise InputError(
+                f"{place(record)}: the question takes {words} tokens, which leaves no room for the context in "
+                f"length={self.length}. Choose a greater length, or a smaller question_length."
+            )
+        step = self.doc_stride if self.doc_stride < room else max(room // 2, 1)
+        encoding = self.tokenizer(
+            [question],
+            [context],
+            truncation="only_second",
+            max_length=self.length,
+            stride=room - step,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        for row in range(len(encoding["input_ids"])):
+            yield self._window(encoding, row)
+
+    def _window(self, encoding: Encoding, row: int) -> _Window:
+        ids: list[int] = encoding["input_ids"][row]
+        sides = encoding.sequence_ids(row)
+        spans = [tuple(span) if side == 1 else None for span, side in zip(encoding.offsets(row), sides, strict=True)]
+        cls = self.tokenizer.cls_token_id
+        return _Window(self.example(encoding, row), spans, ids.index(cls) if cls in ids else 0)  # type: ignore[arg-type]
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        inputs = self.inputs(examples)
+        left = self.tokenizer.padding_side == "left"
+        moved = (inputs["attention_mask"] == 0).sum(1) * left  # by padding on the left
+        inputs["start_positions"] = torch.tensor([int(e["start"]) for e in examples]) + moved
+        inputs["end_positions"] = torch.tensor([int(e["end"]) for e in examples]) + moved
+        return Batch(inputs, {"loss": len(examples)}, int(inputs["attention_mask"].sum()))
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        out, hidden = model(**self.given(batch)), batch.inputs["attention_mask"] == 0
+        first, last = (
+            scores.masked_fill(hidden, -torch.inf).argmax(1) for scores in (out.start_logits, out.end_logits)
+        )
+        right = (first == batch.inputs["start_positions"]) & (last == batch.inputs["end_positions"])
+        return term_sums({"loss": out.loss}, batch) | {"right": float(right.sum())}
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | {"exact_positions": sums["right"] / max(sums["loss.count"], 1)}
+
+    @torch.no_grad()
+    def examine(self, pipe: Pipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
+        """Exact match and F1 in percent, as SQuAD's own script has them: the best over the answers that are right."""
+        if options:
+            raise InputError(f"Answers are not looked for in different ways: leave {', '.join(options)} out.")
+        pairs = [(self.answers(record), record) for record in records]
+        if not pairs:
+            raise InputError("There is nothing to answer: the examination has no records.")
+        may_refuse = any(not answers for answers, _ in pairs)
+        exact = f1 = 0.0
+        for answers, record in pairs:
+            told = self.answer(pipe, record, may_refuse)
+            gold = [text for text, _ in answers] or [""]
+            exact += max(float(normalised(told) == normalised(text)) for text in gold)
+            f1 += max(overlap_f1(told, text) for text in gold)
+        return {"exact_match": 100 * exact / len(pairs), "f1": 100 * f1 / len(pairs)}
+
+    @torch.no_grad()
+    def answer(self, pipe: Pipeline, record: Record, may_refuse: bool = False) -> str:
+        """The best span over all windows: start ≤ end, no longer than answer_length, inside the context.
+
+        may_refuse   "" where [CLS] scores higher than every span, as in SQuAD 2
+        """
+        windows = list(self._windows(record))
+        model = pipe.model
+        self.segments = has_segments(model)
+        best, told, refusal = -np.inf, "", np.inf
+        for start in range(0, len(windows), 16):
+            some = windows[start : start + 16]
+            batch = self.collate([window.example | {"start": 0, "end": 0} for window in some]).to(model.device)
+            out = model(**{n: t for n, t in self.given(batch).items() if not n.endswith("_positions")})
+            for window, real, first, last in zip(
+                some, batch.inputs["attention_mask"].bool(), out.start_logits, out.end_logits, strict=True
+            ):
+                first, last = first[real].float().cpu(), last[real].float().cpu()
+                refusal = min(refusal, float(first[window.cls] + last[window.cls]))
+                score, begin, end = self._best(first, last, window)
+                if score > best:
+                    best, told = score, record["context"][begin:end]
+        return "" if may_refuse and refusal > best else told.strip()
+
+    def _best(self, first: Tensor, last: Tensor, window: _Window) -> tuple[float, int, int]:
+        """The score of the best span, and its characters."""
+        context = torch.tensor([span is not None for span in window.spans])
+        pairs = first[:, None] + last[None, :]  # (start, end)
+        allowed = (context[:, None] & context[None, :]).triu().tril(self.answer_length - 1)
+        pairs = pairs.masked_fill(~allowed, -torch.inf)
+        begin, end = divmod(int(pairs.argmax()), len(last))
+        opening, closing = window.spans[begin], window.spans[end]
+        if opening is None or closing is None:
+            return -np.inf, 0, 0
+        return float(pairs[begin, end]), opening[0], closing[1]
+
+
+def _found(record: Record, context: str, text: Any, start: Any) -> int:
+    """Where the answer starts: as said, or at the nearest place where it really stands."""
+    if not isinstance(text, str) or not text:
+        raise InputError(f"{place(record)}: an answer must be a text, but it is {text!r}.")
+    start = 0 if start is None else int(start)
+    if context[start : start + len(text)] == text:
+        return start
+    places = [match.start() for match in re.finditer(re.escape(text), context)]
+    if not places:
+        raise InputError(f"{place(record)}: the answer {text[:60]!r} does not stand in the context.")
+    return min(places, key=lambda at: abs(at - start))
+
+
+def _token_span(spans: Sequence[tuple[int, int] | None], start: int, end: int) -> tuple[int, int] | None:
+    """The tokens that cover the characters from start to end; None where the window does not hold all of them."""
+    inside = [(n, span) for n, span in enumerate(spans) if span is not None]
+    if not inside or inside[0][1][0] > start or inside[-1][1][1] < end:
+        return None
+    first = max(n for n, (begin, _) in inside if begin <= start)
+    last = min(n for n, (_, stop) in inside if stop >= end)
+    return (first, last) if first <= last else None
+
+
+_PUNCTUATION = set(string.punctuation)
+_CJK_PUNCTUATION = "\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # written without spaces: a token each
+
+
+def normalised(text: str) -> str:
+    """Lower case, no punctuation, no articles, single spaces: SQuAD's normalisation (and no CJK punctuation)."""
+    text = "".join(char for char in text.lower() if char not in _PUNCTUATION)
+    text = re.sub(f"[{_CJK_PUNCTUATION}]", " " if re.search(r"\s", text) else "", text)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def overlap_f1(told: str, gold: str) -> float:
+    """F1 of the words that both share; of Chinese, of the characters."""
+    ours, theirs = (re.sub(f"([{_CJK}])", r" \1 ", normalised(text)).split() for text in (told, gold))
+    if not ours or not theirs:
+        return float(ours == theirs)
+    shared = sum((Counter(ours) & Counter(theirs)).values())
+    return 2 * shared / (len(ours) + len(theirs))

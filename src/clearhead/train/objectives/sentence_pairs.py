@@ -1,0 +1,284 @@
+"""Vectors for whole sentences (Sentence-BERT, 2019): the same encoder reads both sides, and the vectors are compared.
+
+Both sides of a batch are read in one pass: all first sentences, then all second ones (and all third ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead import hub
+from clearhead.errors import InputError
+from clearhead.models import Model
+from clearhead.models.model import StackModel
+from clearhead.models.sentence import Normalize, Pooling, SentenceHead
+from clearhead.text import Tokenizer
+from clearhead.train.objectives.base import Batch, Example, Record
+from clearhead.train.objectives.classification import accuracy_and_f1, class_sums, pearson, pearson_sums
+from clearhead.train.objectives.texts import Labels, TextObjective, number_of, place, term_sums, text_of
+
+SIDES = ("a", "b", "c")
+
+
+class SentenceEncoder(nn.Module):
+    """Ids in, one vector for each row out: (rows, width). `classifier` is for the softmax objective, and only there."""
+
+    def __init__(self, model: StackModel, head: SentenceHead, classes: int = 0) -> None:
+        super().__init__()
+        self.model, self.head = model, head
+        width = model.config.hidden_size * len(head.pooling.modes)
+        self.classifier = nn.Linear(3 * width, classes).to(model.device) if classes else None
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None, sides: int = 1
+    ) -> Tensor:
+        """sides: how many sentences make an example; with a classifier, its scores (examples, classes)"""
+        hidden = self.model.stack(input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+        vectors: Tensor = self.head(hidden, attention_mask)
+        if self.classifier is None:
+            return vectors
+        u, v = vectors.chunk(sides)
+        scores: Tensor = self.classifier(torch.cat([u, v, (u - v).abs()], -1))
+        return scores
+
+
+class SentenceObjective(TextObjective):
+    """
+    pooling     how token vectors become one: "mean" (the paper's best), "cls", "max" …
+    normalize   unit length, as a step of the saved model
+
+    `sentence` gives what a Sentence-BERT folder adds to the trained transformer.
+    """
+
+    task = "features"
+
+    def __init__(self, tokenizer: Tokenizer, length: int, *, pooling: str = "mean", normalize: bool = False) -> None:
+        super().__init__(tokenizer, length)
+        self.head = SentenceHead(Pooling((pooling,)), [Normalize()] if normalize else [])
+
+    def sentence(self) -> hub.Sentence:
+        return hub.Sentence(self.head, max_seq_length=self.length)
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The columns that hold sentences."""
+        return self.columns[:2]
+
+    def encode(self, record: Record) -> Iterator[Example]:
+        self.check(record)
+        example: Example = {}
+        for side, column in zip(SIDES, self.sides, strict=False):
+            example |= {f"{side}_{name}": ids for name, ids in self.ids_of(text_of(record, column)).items()}
+        yield example | self.label(record)
+
+    def label(self, record: Record) -> Example:
+        """What is learned, beside which sentences belong together."""
+        return {}
+
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        sides = [side for side in SIDES if f"{side}_input_ids" in examples[0]]
+        rows = [{name[2:]: ids for name, ids in e.items() if name.startswith(f"{s}_")} for s in sides for e in examples]
+        inputs = self.inputs(rows)
+        tokens = int(inputs["attention_mask"].sum())
+        if "label" in examples[0]:
+            inputs["labels"] = torch.tensor([e["label"] for e in examples])
+        return Batch(inputs, {"loss": len(examples)}, tokens, {"sides": len(sides)})
+
+    def trained(self, model: Model) -> nn.Module:
+        if not isinstance(model, StackModel):
+            raise InputError("An encoder–decoder has no single stack to embed with. Choose an encoder.")
+        super().trained(model)
+        model.head.requires_grad_(False)  # a pooler that nothing reads
+        return SentenceEncoder(model, self.head, self.classes)
+
+    @property
+    def classes(self) -> int:
+        return 0
+
+    def vectors(self, model: nn.Module, batch: Batch) -> Tensor:
+        """(sides, examples, width)"""
+        inputs = {name: t for name, t in self.given(batch).items() if name != "labels"}
+        out: Tensor = model(**inputs, sides=batch.extra["sides"])
+        return out if self.classes else out.float().unflatten(0, (batch.extra["sides"], -1))
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"loss": self.loss(self.vectors(model, batch), batch)}
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        vectors = self.vectors(model, batch)
+        return term_sums({"loss": self.loss(vectors, batch)}, batch) | self.judge(vectors, batch)
+
+    def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+        """Sums that `report` makes its figures of."""
+        raise NotImplementedError
+
+
+class SentenceSoftmax(SentenceObjective):
+    """Is it entailment, contradiction or neither? A linear layer reads (u, v, |u − v|); it is not kept afterwards."""
+
+    name = "sentence-softmax"
+    columns = ("sentence1", "sentence2", "label")
+
+    def __init__(self, tokenizer: Tokenizer, length: int, *, labels: Sequence[str] | None = None, **head: Any) -> None:
+        super().__init__(tokenizer, length, **head)
+        self.fixed = labels is not None
+        self.labels = Labels(map(str, labels or ()))
+
+    def identity(self) -> dict[str, Any]:
+        return super().identity() | {"labels": self.labels.names}
+
+    def learn_labels(self, records: Iterator[Record]) -> None:
+        if not self.fixed:
+            self.labels.learn(self._name(record) for record in records)
+
+    def _name(self, record: Record) -> str:
+        self.check(record)
+        return Labels.name(record, "label", record["label"])
+
+    def label(self, record: Record) -> Example:
+        return {"label": self.labels.number(record, "label", record["label"])}
+
+    @property
+    def classes(self) -> int:
+        return len(self.labels)
+
+    def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
+        return F.cross_entropy(vectors.float(), batch.inputs["labels"])
+
+    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+        return class_sums(vectors.argmax(-1), batch.inputs["labels"], self.classes)
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | accuracy_and_f1(sums, self.classes)
+
+
+class SentenceSimilarity(SentenceObjective):
+    """The cosine of both vectors shall be the score: mean squared error (STS).
+
+    highest   the score of sentences that mean the same, which scores are divided by (STS: 5)
+    """
+
+    name = "sentence-similarity"
+    columns = ("sentence1", "sentence2", "score")
+
+    def __init__(self, tokenizer: Tokenizer, length: int, *, highest: float = 1.0, **head: Any) -> None:
+        super().__init__(tokenizer, length, **head)
+        if not highest > 0:
+            raise InputError(f"highest is {highest}; it must be greater than 0.")
+        self.highest = highest
+
+    def identity(self) -> dict[str, Any]:
+        return super().identity() | {"highest": self.highest}
+
+    def label(self, record: Record) -> Example:
+        score = number_of(record, "score") / self.highest
+        if not -1 <= score <= 1:
+            raise InputError(
+                f"{place(record)}: score is {record['score']}, but a cosine lies between -1 and 1. Set highest to the "
+                "highest score there can be (5 for STS)."
+            )
+        return {"label": score}
+
+    def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
+        return F.mse_loss(F.cosine_similarity(vectors[0], vectors[1], dim=-1), batch.inputs["labels"].float())
+
+    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+        return pearson_sums(F.cosine_similarity(vectors[0], vectors[1], dim=-1), batch.inputs["labels"])
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | {"pearson": pearson(sums)}
+
+
+class SentenceContrastive(SentenceObjective):
+    """Which of all the positives of the batch belongs to the anchor? Everything else in the batch is a negative.
+
+    A record may have a `negative` too: those of the whole batch join the candidates. The larger the batch, the harder
+    the task; on several devices each compares within its own part.
+
+    scale       what cosines are multiplied by before the softmax
+    symmetric   also which anchor belongs to the positive: the mean of both
+    """
+
+    name = "sentence-contrastive"
+    columns = ("anchor", "positive")
+
+    def __init__(
+        self, tokenizer: Tokenizer, length: int, *, scale: float = 20.0, symmetric: bool = False, **head: Any
+    ) -> None:
+        super().__init__(tokenizer, length, **head)
+        self.scale, self.symmetric = scale, symmetric
+        self.negatives: bool | None = None  # whether records have one; the first says it for all
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        return ("anchor", "positive", "negative") if self.negatives else self.columns
+
+    def learn_labels(self, records: Iterator[Record]) -> None:
+        self.negatives = next(("negative" in record for record in records), None)
+
+    def encode(self, record: Record) -> Iterator[Example]:
+        if self.negatives is None:
+            self.negatives = "negative" in record
+        if self.negatives != ("negative" in record):
+            raise InputError(
+                f"{place(record)} has {'no' if self.negatives else 'a'} column 'negative', unlike the first record. "
+                "Either every record has one, or none."
+            )
+        yield from super().encode(record)
+
+    def _scores(self, vectors: Tensor) -> Tensor:
+        """(anchors, candidates): the right one stands on the diagonal."""
+        anchors, *others = F.normalize(vectors, dim=-1)
+        return anchors @ torch.cat(others).T * self.scale
+
+    def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
+        scores = self._scores(vectors)
+        right = torch.arange(len(scores), device=scores.device)
+        loss = F.cross_entropy(scores, right)
+        return (loss + F.cross_entropy(scores[:, : len(scores)].T, right)) / 2 if self.symmetric else loss
+
+    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+        best = self._scores(vectors).argmax(1).cpu()
+        return {"right": float((best == torch.arange(len(best))).sum())}
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | {"accuracy": sums["right"] / max(sums["loss.count"], 1)}
+
+
+class SentenceTriplet(SentenceObjective):
+    """The positive shall be nearer to the anchor than the negative, by a margin of Euclidean distance."""
+
+    name = "sentence-triplet"
+    columns = ("anchor", "positive", "negative")
+
+    def __init__(self, tokenizer: Tokenizer, length: int, *, margin: float = 1.0, **head: Any) -> None:
+        super().__init__(tokenizer, length, **head)
+        self.margin = margin
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        return self.columns
+
+    def _distances(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        anchor, positive, negative = vectors
+        return F.pairwise_distance(anchor, positive), F.pairwise_distance(anchor, negative)
+
+    def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
+        near, far = self._distances(vectors)
+        return F.relu(near - far + self.margin).mean()
+
+    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+        near, far = self._distances(vectors)
+        return {"right": float((near < far).sum())}
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return super().report(sums) | {"accuracy": sums["right"] / max(sums["loss.count"], 1)}

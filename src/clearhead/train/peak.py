@@ -1,0 +1,41 @@
+"""How fast this machine can multiply at best, measured; and how many multiplications training a token takes."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+import torch
+from torch import nn
+
+from clearhead.nn import Stack
+
+
+@cache
+def machine_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
+    """Floating-point operations per second of a large matrix product here: the best of a few."""
+    size = 8192 if device.type == "cuda" else 1024
+    with torch.no_grad():
+        a = torch.randn(size, size, device=device).to(dtype)
+        best, began = 0.0, time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            start = time.perf_counter()
+            a @ a
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            best = max(best, 2 * size**3 / (time.perf_counter() - start))
+    return best
+
+
+def training_flops(model: nn.Module, length: int) -> float:
+    """Per token, forward and backward: six per weight of every matrix, and the attention at this length.
+
+    The usual count: causal attention is taken as if whole, and what is recomputed does not count.
+    """
+    matrices = sum(m.in_features * m.out_features for m in model.modules() if isinstance(m, nn.Linear))
+    scores = 0
+    for stack in (m for m in model.modules() if isinstance(m, Stack)):
+        for block in stack.blocks:
+            parts = (block.attention, block.cross_attention)
+            scores += sum(a.heads * a.head_dim * min(length, block.window or length) for a in parts if a is not None)
+    return 6 * matrices + 12 * scores

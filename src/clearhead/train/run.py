@@ -1,0 +1,502 @@
+"""From a recipe to a trained model: the parts are made in order, the loop runs, and the best weights are saved.
+
+out/recipe.yaml    what was asked
+out/tokenizer/     trained for it, where it was
+out/data/          the text as numbers (train/data)
+out/checkpoints/   to go on from (train/state.py)
+out/log.jsonl      what happened (train/log.py)
+out/model/         the model, as every other checkpoint: ch.load("out/model")
+out/result.json    the measures at the end
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead import hub, pipeline
+from clearhead.errors import CheckpointError, ConfigError, InputError, did_you_mean
+from clearhead.generate.session import writing_stack
+from clearhead.models import Model
+from clearhead.models.model import EncoderDecoderModel
+from clearhead.nn import native
+from clearhead.text import Tokenizer, load_tokenizer, train_tokenizer
+from clearhead.train import lora
+from clearhead.train.check import check_run, new_config, shared_files
+from clearhead.train.data import Blocks, Loader, Order, Source, Table, evaluation_batches, open_source, prepare
+from clearhead.train.ema import EMA
+from clearhead.train.log import Event, Log, Watcher, tensorboard
+from clearhead.train.loop import Loop, Plan, TrainingStopped, enough_memory
+from clearhead.train.memory import spare_memory
+from clearhead.train.objectives import Objective, Record, objective
+from clearhead.train.optim import optimizer
+from clearhead.train.peak import machine_peak, training_flops
+from clearhead.train.recipe import Recipe, read_recipe, write_recipe
+from clearhead.train.schedules import schedule
+from clearhead.train.state import Checkpoints, Progress, write_whole
+from clearhead.train.unfreezing import Unfreezing, discriminative, freeze
+from clearhead.train.world import World, join
+
+SAMPLED = 60  # tokens of a sample
+BROUGHT = {  # special tokens that a tokenizer of each kind has anyway
+    "bpe": ("bos_token", "eos_token", "unk_token"),
+    "wordpiece": ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
+    "unigram": ("pad_token", "eos_token", "unk_token"),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    folder: Path
+    finished: bool  # False: somebody asked it to stop, and the same command goes on
+    step: int
+    metrics: dict[str, float]  # of held-out data, at the best step
+    test: dict[str, float]  # of the test data, where there is any
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model"
+
+
+def train(
+    recipe: Recipe | str | os.PathLike[str] | Mapping[str, Any],
+    overrides: Iterable[str] = (),
+    watchers: Iterable[Watcher] = (),
+) -> Result:
+    """Train as a recipe says. A run that was stopped goes on where it was.
+
+    watchers   hear every event of the run (train/log.py)
+    """
+    said = asdict(recipe) if isinstance(recipe, Recipe) else recipe
+    recipe = read_recipe(said if isinstance(said, Mapping) else Path(said), overrides)
+    folder = Path(recipe.out).expanduser()
+    with join(recipe) as world:
+        run = _Run(recipe, folder, world, list(watchers))  # what is wrong with the recipe is found here
+        with _alone(folder, world), enough_memory():
+            _remember(recipe, folder, world)
+            run.prepare()
+            return run.go()
+
+
+class _Run:
+    """The parts of one run, made in order. Nothing is written before `prepare`."""
+
+    def __init__(self, recipe: Recipe, folder: Path, world: World, watchers: list[Watcher]) -> None:
+        self.recipe, self.folder, self.world = recipe, folder, world
+        self.watchers = watchers if world.leads else []
+        self.sources = _sources(recipe)
+        self.start = pipeline.folder_of(recipe.model.start) if recipe.model.start else None
+        taken = recipe.tokenizer.start or recipe.model.start
+        known = load_tokenizer(pipeline.folder_of(taken)) if taken and not recipe.tokenizer.kind else None
+        self.kind = check_run(recipe, self.sources, self.start, known)
+        self._known_tokenizer = known
+
+    def prepare(self) -> None:
+        """Tokenizer, data and model."""
+        recipe = self.recipe
+        if recipe.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True)
+        if self.world.device.type == "cpu":
+            native.kernels()  # now, and not when a sample is written: frozen layers round otherwise after it
+        self.tokenizer = self._known_tokenizer or self._new_tokenizer()
+        self.objective = self._objective()
+        self.tables = {part: self._table(source) for part, source in self.sources.items()}
+        self.data = {part: self._examples(part, table) for part, table in self.tables.items()}
+        self.orders = {part: self._order(part, shuffle=part == "train") for part in self.data}
+        self.order = self.orders["train"]
+        self.steps = recipe.steps or self.order.steps_in(recipe.epochs or 1.0)
+        torch.manual_seed(recipe.seed)
+        self.model = self._model()
+
+    # ---- the parts
+
+    def _new_tokenizer(self) -> Tokenizer:
+        asked, kind = self.recipe.tokenizer, self.kind
+        assert asked.kind is not None
+        folder = self.folder / "tokenizer"
+        if not folder.is_dir() and self.world.leads:
+            texts = (text for record in self.sources["train"].records() for text in _texts(record, kind.columns))
+            own = [token for name, token in kind.named.items() if name not in BROUGHT[asked.kind]]
+            special = [*asked.special_tokens, *kind.extra_tokens(), *own]
+            made = train_tokenizer(
+                texts, asked.kind, asked.vocab_size, lowercase=asked.lowercase, special_tokens=special
+            )
+            kind.complete(made)
+            work = self.folder / ".tokenizer.writing"
+            shutil.rmtree(work, ignore_errors=True)
+            made.save(work)
+            work.rename(folder)
+        self.world.wait()
+        return load_tokenizer(folder)
+
+    def _objective(self) -> Objective:
+        options = {key: value for key, value in self.recipe.objective.items() if key != "name"}
+        made = objective(self.kind.name, self.tokenizer, self.recipe.batch.length, **options)
+        if type(made).learn_labels is not Objective.learn_labels:
+            made.learn_labels(self.sources["train"].records())
+        return made
+
+    def _table(self, source: Source) -> Table:
+        cache = Path(self.recipe.data.cache).expanduser() if self.recipe.data.cache else self.folder / "data"
+        if self.world.leads:
+            prepare(source, self.objective, cache, workers=self._workers(source))
+        self.world.wait()
+        return prepare(source, self.objective, cache, workers=self._workers(source))
+
+    def _workers(self, source: Source) -> int:
+        return self.recipe.data.workers if (source.size or 0) > 10e6 else 0
+
+    def _examples(self, part: str, table: Table) -> Table | Blocks:
+        if not self.objective.blocks:
+            return table
+        found = Blocks(table, self.objective.block_length, keep_last=part != "train")
+        if not len(found):
+            raise InputError(
+                f"The {part} data has {int(table.lengths('input_ids').sum()):,} tokens, less than one block of "
+                f"{self.objective.block_length}. Give more text, or lower batch.length."
+            )
+        return found
+
+    def _order(self, part: str, shuffle: bool) -> Order:
+        batch, data = self.recipe.batch, self.data[part]
+        lengths = data.longest() if isinstance(data, Table) else len(data)
+        size = batch.size if part == "train" else self.recipe.evaluation.batch_size or batch.size
+        tokens = batch.tokens
+        if isinstance(data, Blocks) and tokens is not None:
+            size, tokens = max(tokens // batch.length, 1), None
+        bucket = batch.bucket and isinstance(data, Table)
+        return Order(
+            lengths, batch_size=size, batch_tokens=tokens, seed=self.recipe.seed, shuffle=shuffle, bucket=bucket
+        )
+
+    def _model(self) -> Model:
+        asked = self.recipe.model
+        task = asked.task or self.objective.task
+        if self.start is not None:
+
+            def configure(raw: dict[str, Any]) -> dict[str, Any]:
+                return self.objective.configure(raw | asked.config)
+
+            model = hub.load_model(
+                hub.transformer_folder(self.start), task, "float32", self.world.cradle, asked.ignore_options,
+                configure=configure,
+            )  # fmt: skip
+        else:
+            special = _special_ids(self.tokenizer)
+            family, config = new_config(asked, len(self.tokenizer), special, self.objective.configure)
+            model = family.make(config, task).to(self.world.cradle)
+        for p in model.parameters():
+            # In memory of its own (a file may be mapped), in one layout: products are the same after a stop.
+            p.data = p.data.clone(memory_format=torch.contiguous_format)
+        return model
+
+    # ---- the run
+
+    def go(self) -> Result:
+        recipe, world = self.recipe, self.world
+        module = self.objective.trained(self.model)
+        if hasattr(self.objective, "pool"):
+            self.objective.pool = self.tables["train"]
+        if recipe.lora is not None:
+            asked = recipe.lora
+            new_head = self.model.language_head is None and self.model.task != "features"
+            lora.add_lora(self.model, asked.rank, asked.alpha, asked.dropout, asked.targets or lora.QUERY_VALUE,
+                          also=("head",) if new_head else ())  # fmt: skip
+        if recipe.optimizer.freeze is not None:
+            freeze(self.model, recipe.optimizer.freeze)
+        spare_memory(self.model, world.device, recipe.chunk, recipe.checkpoint_activations)
+        wrapped = world.wrap(module, compile=recipe.compile)  # before the optimiser: it may put other tensors in place
+        made = optimizer(
+            module, recipe.optimizer.name, lr=recipe.optimizer.lr, weight_decay=recipe.optimizer.weight_decay,
+            betas=(recipe.optimizer.betas[0], recipe.optimizer.betas[1]), eps=recipe.optimizer.eps,
+            momentum=recipe.optimizer.momentum, matrix_lr=recipe.optimizer.matrix_lr,
+            rates=discriminative(module, recipe.optimizer.layer_decay) if recipe.optimizer.layer_decay != 1 else None,
+        )  # fmt: skip
+        ema = EMA(module, recipe.ema) if recipe.ema is not None else None
+        unfreezing = Unfreezing(module, recipe.optimizer.unfreeze_every) if recipe.optimizer.unfreeze_every else None
+        options = dict(recipe.schedule.options)
+        if recipe.schedule.name == "noam":
+            options.setdefault("width", self.model.config.hidden_size)
+        factor = schedule(recipe.schedule.name, self.steps, recipe.schedule.warmup, recipe.schedule.final, **options)
+
+        def before(step: int) -> float:
+            if unfreezing is not None:
+                unfreezing.apply(step)
+            made.set_rate(factor(step))
+            return recipe.optimizer.lr * factor(step)
+
+        dtype = self._dtype()
+        loader = Loader(
+            self.data["train"], self.objective, self.order, seed=recipe.seed, rank=world.rank, world=world.size,
+            accumulate=recipe.batch.accumulate, device=world.device, workers=recipe.data.workers,
+        )  # fmt: skip
+        every = recipe.evaluation.every or max(min(self.order.steps_per_epoch(), self.steps // 10), 1)
+        plan = Plan(
+            steps=self.steps, seed=recipe.seed, clip=recipe.optimizer.clip, dtype=dtype, evaluate_every=every,
+            metric=recipe.evaluation.metric, patience=recipe.evaluation.patience,
+            checkpoint_every=recipe.checkpoint.every or every, checkpoint_minutes=recipe.checkpoint.minutes,
+            log_every=recipe.log_every, flops_per_token=training_flops(self.model, recipe.batch.length),
+            peak_flops=world.size * machine_peak(world.device, dtype or torch.float32),
+        )  # fmt: skip
+        loop = Loop(
+            wrapped, self.objective, loader, made, plan,
+            Checkpoints(self.folder / "checkpoints", recipe.checkpoint.keep, world), world, before,
+            evaluate=self._evaluation(module) if "valid" in self.data else None,
+            sample=self._sample if recipe.evaluation.sample is not None else None, ema=ema,
+        )  # fmt: skip
+        return self._carry_out(loop, loader, module, ema)
+
+    def _carry_out(self, loop: Loop, loader: Loader, module: nn.Module, ema: EMA | None) -> Result:
+        notes = shared_files(self.sources)
+        loop.progress.data = self.tables["train"].fingerprint
+        found = loop.checkpoints.newest()
+        if found is not None:
+            progress, tensors, wrong = found
+            if progress.data != loop.progress.data:
+                raise CheckpointError(
+                    f"The training data has changed since the run in {self.folder} began. Begin anew with another out=."
+                )
+            loop.restore(progress, tensors)
+            notes += wrong
+        self._check_evaluation(module)
+        with ExitStack() as stack:
+            if self.world.leads:
+                log = Log(self.folder / "log.jsonl", loop.progress.log_bytes)
+                stack.callback(log.close)
+                board = tensorboard(self.folder / "tensorboard", loop.progress.step)
+                self.watchers += [log] + ([board] if board is not None else [])
+                loop.log_bytes = lambda: log.bytes
+            loop.watchers = self.watchers
+            self._say(self._beginning(loop.progress))
+            for note in notes:
+                self._say({"event": "note", "step": loop.progress.step, "text": note})
+            try:
+                with loader:
+                    finished = loop.run()
+            except TrainingStopped as error:
+                self._say({"event": "end", "step": loop.progress.step, "finished": False, "text": str(error)})
+                raise
+            step = loop.progress.step
+            metrics, test = self._finish(loop, module, ema) if finished else ({}, {})
+            self._say({"event": "end", "step": step, "finished": finished, "metrics": metrics, "test": test})
+        return Result(self.folder, finished, step, metrics, test)
+
+    def _check_evaluation(self, module: nn.Module) -> None:
+        """What is asked of it exists: found out on one batch now, rather than after an hour."""
+        metric = self.recipe.evaluation.metric
+        if metric is not None:
+            known = self._measured(module.eval(), "valid", 1)
+            if metric not in known:
+                raise ConfigError(
+                    f"evaluation.metric is {metric!r}, which {self.objective.name} does not measure."
+                    f"{did_you_mean(metric, known)} It measures: {', '.join(known)}."
+                )
+        if self.recipe.evaluation.sample is not None and self._room_to_write() < 1:
+            raise ConfigError("evaluation.sample is as long as the model can read: nothing can be written after it.")
+
+    def _room_to_write(self) -> int:
+        """How many tokens of a sample there is room for."""
+        model, room = self.model, writing_stack(self.model).embed.room
+        pipe = pipeline.Pipeline(model, self.tokenizer)
+        read = (
+            1
+            if isinstance(model, EncoderDecoderModel)
+            else pipe.encode_prompts(self.recipe.evaluation.sample)[1].shape[1]
+        )
+        return SAMPLED if room is None else min(SAMPLED, room - read)
+
+    def _beginning(self, progress: Progress) -> Event:
+        return {
+            "event": "begin",
+            "step": progress.step,
+            "steps": self.steps,
+            "out": str(self.folder),
+            "objective": self.objective.name,
+            "family": self.model.family.title,
+            "parameters": self.model.num_parameters(),
+            "examples": len(self.data["train"]),
+            "steps_per_epoch": self.order.steps_per_epoch(),
+            "device": str(self.world.device),
+            "devices": self.world.size,
+            "precision": "bf16" if self._dtype() is not None else "fp32",
+        }
+
+    def _finish(self, loop: Loop, module: nn.Module, ema: EMA | None) -> tuple[dict[str, float], dict[str, float]]:
+        """The best weights, examined and saved."""
+        done, best = loop.progress, loop.progress.best_step
+        if best is not None and best != done.step:
+            try:
+                loop.restore(*loop.checkpoints.load(best))
+            except CheckpointError as error:
+                self._say(
+                    {"event": "note", "step": done.step, "text": f"The last weights are kept, not the best: {error}"}
+                )
+                best = None
+        if ema is not None:
+            with torch.no_grad():
+                for name, p in ema.weights.items():
+                    p.copy_(ema.averages[name])
+        module.eval()
+        with self._precision():
+            metrics = loop.evaluate() if loop.evaluate is not None else {}
+        test = self._measured(module, "test", None) if "test" in self.data else {}
+        model = self.world.whole(self.model)
+        if self.world.leads:
+            if self.recipe.lora is not None:
+                lora.save_adapter(model, self.folder / "adapter", self.recipe.model.start)
+                lora.merge(model)
+            head = model.language_head
+            if head is not None:
+                head.chunk, head.smoothing = 0, 0.0
+            pipe = pipeline.Pipeline(
+                model, self.tokenizer, name=str(self.folder / "model"),
+                sentence=self.objective.sentence() if hasattr(self.objective, "sentence") else None,
+            )  # fmt: skip
+            for left in self.folder.glob(".model.*"):  # by a process that was killed while it saved
+                shutil.rmtree(left, ignore_errors=True)
+            pipe.save(self.folder / "model", overwrite=(self.folder / "model").is_dir())
+            if "test" in self.sources:
+                records, options = self.sources["test"].records(), self.recipe.evaluation.options
+                test |= self.objective.examine(pipe, records, **options)
+            facts = {"step": done.step, "best_step": best, "metrics": metrics, "test": test,
+                     "tokens": done.tokens, "seconds": done.seconds}  # fmt: skip
+            write_whole(self.folder / "result.json", json.dumps(facts, indent=2) + "\n")
+        self.world.wait()
+        return metrics, test
+
+    def _evaluation(self, module: nn.Module) -> Callable[[], dict[str, float]]:
+        return lambda: self._measured(module, "valid", self.recipe.evaluation.batches)
+
+    def _measured(self, module: nn.Module, part: str, limit: int | None) -> dict[str, float]:
+        sums: dict[str, float] = {}
+        for batch in evaluation_batches(
+            self.data[part], self.objective, self.orders[part], seed=self.recipe.seed,
+            rank=self.world.rank, world=self.world.size, device=self.world.device, limit=limit, equal=True,
+        ):  # fmt: skip
+            with self._precision():
+                for name, value in self.objective.measure(module, batch).items():
+                    sums[name] = sums.get(name, 0.0) + (float(value) if batch.tokens else 0.0)
+        return self.objective.report(self.world.sum(sums))
+
+    def _sample(self) -> str | None:
+        """What the model writes now, to be read by a person."""
+        model = self.world.whole(self.model)
+        if not self.world.leads:
+            return None
+        text: str = pipeline.Pipeline(model, self.tokenizer).generate(
+            self.recipe.evaluation.sample,
+            max_new_tokens=self._room_to_write(),
+            do_sample=True,
+            top_k=40,
+            seed=self.recipe.seed,
+        )
+        return text
+
+    # ---- precision
+
+    def _dtype(self) -> torch.dtype | None:
+        asked = self.recipe.precision or ("bf16" if self.world.device.type == "cuda" else "fp32")
+        return torch.bfloat16 if asked == "bf16" else None
+
+    def _precision(self) -> torch.autocast:
+        dtype = self._dtype()
+        return torch.autocast(self.world.device.type, dtype or torch.bfloat16, enabled=dtype is not None)
+
+    def _say(self, event: Event) -> None:
+        for watch in self.watchers:
+            watch(event)
+
+
+# ---- the folder of a run
+
+
+@contextmanager
+def _alone(folder: Path, world: World) -> Iterator[None]:
+    """Two runs must not write to one folder."""
+    if not world.leads:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("w")
+    except OSError as error:
+        raise CheckpointError(f"Cannot write to {folder}: {error.strerror or error}. Choose another out=.") from None
+    with handle:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows has no such locks
+            pass
+        except OSError:
+            raise CheckpointError(f"Another process is training into {folder}. Wait for it, or set out=.") from None
+        yield
+
+
+def _remember(recipe: Recipe, folder: Path, world: World) -> None:
+    """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
+    path = folder / "recipe.yaml"
+    there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
+    changed = recipe.differences(read_recipe(path)) if path.exists() else []
+    if there and changed:
+        raise CheckpointError(
+            f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}). "
+            "Set out= to a new folder, or delete this one to begin anew."
+        )
+    if there and not path.exists():
+        raise CheckpointError(
+            f"{folder} holds {' and '.join(there)}, but no recipe.yaml: no run to go on with. Set out= to a new one."
+        )
+    world.wait()
+    if world.leads and (changed or not path.exists()):
+        shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training
+        write_whole(path, write_recipe(recipe))
+    world.wait()
+
+
+# ---- data
+
+
+def _sources(recipe: Recipe) -> dict[str, Source]:
+    asked = recipe.data
+    common: dict[str, Any] = {"format": asked.format, "documents": asked.documents, "columns": asked.columns or None}
+    if asked.valid is None and asked.held_out:
+        held: dict[str, Any] = {"held_out": asked.held_out}
+        found = {
+            "train": open_source(asked.train, limit=asked.limit, part="train", **held, **common),
+            "valid": open_source(asked.train, part="valid", **held, **common),
+        }
+    else:
+        found = {"train": open_source(asked.train, limit=asked.limit, **common)}
+        if asked.valid is not None:
+            found["valid"] = open_source(asked.valid, **common)
+    if asked.test is not None:
+        found["test"] = open_source(asked.test, **common)
+    return found
+
+
+def _texts(record: Record, columns: Iterable[str]) -> Iterator[str]:
+    """What a tokenizer can learn from: the strings in the columns, and in lists of them."""
+    for column in columns:
+        value = record.get(column) if column not in ("label", "tags") else None
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from (item for item in value if isinstance(item, str))
+
+
+def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    names = ("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id")
+    return {name: getattr(tokenizer, name) for name in names if getattr(tokenizer, name) is not None}

@@ -1,0 +1,188 @@
+"""What a run needs to go on after a stop: written whole or not at all, so that the last good one is never lost.
+
+A checkpoint is a folder `checkpoints/step-…`: tensors in safetensors (of a model that is spread over processes, in
+the files of torch.distributed.checkpoint), the rest in state.json. It is written under another name, flushed to the
+disk, and renamed. Draws depend on the seed and the step alone, so none are stored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from clearhead.errors import CheckpointError
+from clearhead.train.world import World
+
+FORMAT = 1
+SPREAD = ".metadata"  # among the files of a checkpoint that many processes wrote, each its part
+_NAME = re.compile(r"step-(\d{9})")
+
+
+@dataclass
+class Progress:
+    """How far a run is, in numbers."""
+
+    step: int = 0  # steps that are done
+    tokens: int = 0
+    seconds: float = 0.0  # of training, over all its sittings
+    best: float | None = None
+    best_step: int | None = None
+    waited: int = 0  # evaluations since the best one
+    first_loss: float | None = None
+    beyond: int = 0  # steps in a row whose loss was far above the first one
+    data: str = ""  # fingerprint of the training examples: others would make another run of it
+    log_bytes: int = 0  # the log holds so much when the checkpoint is written; what follows is written again
+    numbers: dict[str, Any] = field(default_factory=dict)  # the optimiser's
+
+
+class Checkpoints:
+    """The checkpoints of one run. Where there are several processes, all of them save and load together."""
+
+    def __init__(self, folder: Path, keep: int, world: World | None = None) -> None:
+        self.folder, self.keep = folder, keep
+        self.world = world or World(torch.device("cpu"))
+
+    def steps(self) -> list[int]:
+        """The steps at which there is a whole checkpoint, oldest first."""
+        found = [_NAME.fullmatch(path.name) for path in self.folder.glob("step-*")]
+        return sorted(int(match[1]) for match in found if match)
+
+    def path(self, step: int) -> Path:
+        return self.folder / f"step-{step:09d}"
+
+    def save(self, progress: Progress, tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
+        """Write one: `tensors` are files by name. Older ones go once this one stands, but for the best."""
+        target = self.path(progress.step)
+        work = self.folder / f".{target.name}.writing"
+        try:
+            if self.world.leads:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._sweep()
+                work.mkdir()
+            if self.world.spread is not None:
+                from clearhead.train.distributed import write_spread
+
+                self.world.wait()
+                write_spread(work, tensors)
+            elif self.world.leads:
+                for name, table in tensors.items():
+                    whole = {key: t.detach().cpu().contiguous() for key, t in table.items()}
+                    save_file(whole, work / f"{name}.safetensors")
+            if self.world.leads:
+                self._finish(progress, work, target)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(work, ignore_errors=True)
+            last = self.steps()
+            kept = f"The checkpoint of step {last[-1]} is untouched" if last else "There is no earlier checkpoint"
+            raise CheckpointError(
+                f"The checkpoint of step {progress.step} could not be written to {self.folder}: {error}. {kept}. "
+                "Make room or choose another `out`, and run the same command again."
+            ) from None
+        self.world.wait()
+        return target
+
+    def _finish(self, progress: Progress, work: Path, target: Path) -> None:
+        """The tensors are written: add the numbers, and let it stand."""
+        sums = {path.name: _checksum(path) for path in sorted(work.iterdir())}
+        state = {"format": FORMAT, "files": sums, "progress": asdict(progress)}
+        (work / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        for path in work.iterdir():
+            _flush(path)
+        _flush(work)
+        if target.exists():  # a broken one, behind which the run went back
+            target.rename(self.folder / f".{target.name}.old")
+        work.rename(target)
+        _flush(self.folder)
+        self._tidy(progress.best_step)
+
+    def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
+        """The numbers and the tensors of a checkpoint."""
+        folder = self.path(step)
+        try:
+            state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            if state["format"] != FORMAT:
+                raise CheckpointError(f"{folder} is of format {state['format']}; this version reads {FORMAT}.")
+            for name, checksum in state["files"].items():
+                if _checksum(folder / name) != checksum:
+                    raise CheckpointError(f"{folder / name} is not what was written: it is damaged.")
+            if SPREAD in state["files"]:
+                from clearhead.train.distributed import read_spread
+
+                tensors = read_spread(folder, self.world.spread or {})
+            else:
+                tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in state["files"]}
+            return Progress(**state["progress"]), tensors
+        except CheckpointError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise CheckpointError(f"The checkpoint {folder} is broken: {error}.") from None
+
+    def newest(self) -> tuple[Progress, dict[str, dict[str, Tensor]], list[str]] | None:
+        """The newest one that can be read, and what was wrong with newer ones; None where there is none at all."""
+        wrong: list[str] = []
+        for step in reversed(self.steps()):
+            try:
+                return (*self.load(step), wrong)
+            except CheckpointError as error:
+                wrong.append(str(error))
+        if wrong:
+            raise CheckpointError(
+                "No checkpoint of this run can be read: " + " ".join(wrong) + " Delete the folder to begin anew."
+            )
+        return None
+
+    def _tidy(self, best: int | None) -> None:
+        for step in self.steps()[: -self.keep]:
+            if step != best:  # in one move: a half of it must not pass for a checkpoint
+                self.path(step).rename(self.folder / f".{self.path(step).name}.old")
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """What is not needed any more, and what a process that was killed has left."""
+        for path in self.folder.glob(".step-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A small file, whole or not at all."""
+    work = path.with_name(f".{path.name}.writing")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        work.write_text(text, encoding="utf-8")
+        _flush(work)
+        work.replace(path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} could not be written: {error.strerror or error}. Make room, or set out=."
+        ) from None
+
+
+def _checksum(path: Path) -> list[int]:
+    """The size of a file and its CRC-32; not of the parts that many processes wrote, which may be huge."""
+    crc, size = 0, path.stat().st_size
+    if path.suffix == ".safetensors":
+        with path.open("rb") as file:
+            while block := file.read(2**22):
+                crc = zlib.crc32(block, crc)
+    return [size, crc]
+
+
+def _flush(path: Path) -> None:
+    """What was written is on the disk, and not only promised."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,74 @@
+"""Weights in eight bits: a quarter of the size, nearly the same numbers, and a model like any other once loaded."""
+
+import shutil
+
+import pytest
+import torch
+
+import clearhead as ch
+from clearhead import zoo
+from clearhead.hub.packed import PACKED, pack
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A saved model, and the same folder packed."""
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    ch.load("random-gpt2").save(plain)
+    shutil.copytree(plain, packed)
+    (packed / "model.safetensors").unlink()
+    pack(plain, packed)
+    return plain, packed
+
+
+def test_every_number_is_within_half_a_step_of_its_row(both):
+    plain, packed = (ch.load(folder).model for folder in both)
+    ours, theirs = dict(packed.named_parameters()), dict(plain.named_parameters())
+    assert ours.keys() == theirs.keys()
+    for name, p in theirs.items():
+        published = p.t() if name.endswith(("qkv.weight", "output.weight", "up.weight", "down.weight")) else p
+        got = ours[name].t() if published is not p else ours[name]
+        step = published.abs().amax(-1, keepdim=True) / 127 if p.ndim > 1 else p.abs() / 1024
+        tied = name == "head.output.weight"  # it is the token table, packed by its own rows
+        assert tied or ((got - published).abs() <= 0.51 * step + 1e-6).all(), name
+
+
+def test_it_is_a_quarter_as_large_and_saves_as_a_plain_model(both, tmp_path):
+    plain, packed = both
+    assert (packed / PACKED).stat().st_size < 0.3 * (plain / "model.safetensors").stat().st_size
+    pipe = ch.load(packed)
+    pipe.save(tmp_path / "again")
+    assert not (tmp_path / "again" / PACKED).exists()
+    ids = torch.tensor([[1, 2, 3]])
+    assert torch.equal(ch.load(tmp_path / "again").model(input_ids=ids).logits, pipe.model(input_ids=ids).logits)
+
+
+def test_other_types_and_quantised(both):
+    half = ch.load(both[1], dtype="bfloat16")
+    assert half.model.dtype == torch.bfloat16
+    assert ch.load(both[1], quantize="int8").generate("The robot", max_new_tokens=3)
+
+
+@pytest.mark.parametrize("name", [card.name for card in zoo.SHIPPED.values() if card.folder is not None])
+def test_what_ships_is_whole(name):
+    folder = zoo.SHIPPED[name].folder
+    assert {PACKED, "config.json", "card.md", "recipe.yaml", "curve.json"} <= {p.name for p in folder.iterdir()}
+    assert (folder / PACKED).stat().st_size < 30e6
+    pipe = ch.load(name)
+    assert all(p.isfinite().all() for p in pipe.model.parameters())
+
+
+def test_all_that_ships_is_small():
+    assert sum(p.stat().st_size for p in zoo.MODELS.rglob("*")) < 80e6
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target"),
+    [
+        ("translate-en-de", "Two dogs are playing in the snow.", "Zwei Hunde spielen im Schnee."),
+        ("translate-en-fr", "Two dogs are playing in the snow.", "Deux chiens jouent dans la neige."),
+        ("translate-en-zh", "I know.", "我知道。"),
+    ],
+)
+def test_the_translators_translate(name, source, target):
+    assert ch.load(name).generate(source, num_beams=5) == target

@@ -1,0 +1,330 @@
+"""Two processes train as one does, step by step; they stop, go on and fail together.
+
+All runs of two processes are made once, by one pair of processes (this file is their program too); the tests look at
+what came of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clearhead.errors import ClearheadError, ConfigError
+from clearhead.train import train
+from clearhead.train.log import read_log
+from clearhead.train.loop import Loop
+from clearhead.train.recipe import read_recipe
+
+STEPS = 6
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 48}
+WORDS = "the a cat dog bird tree house river small large red green sees finds likes and or then slowly today".split()
+
+
+# ---- what is trained
+
+
+def write_data(folder: Path) -> None:
+    draw = random.Random(1)
+
+    def sentence() -> str:
+        return " ".join(draw.choice(WORDS) for _ in range(draw.randint(2, 12)))
+
+    (folder / "text.txt").write_text("\n".join(sentence() for _ in range(150)))
+    pairs = [{"source": (text := sentence()), "target": text.upper()} for _ in range(60)]
+    (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    rows = [{"text": (text := sentence()), "label": "odd" if len(text) % 2 else "even"} for _ in range(40)]
+    (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, object]:
+    """Seven examples cannot be shared by two, nor by two parts of a batch, without a rest."""
+    text = {"train": str(folder / "text.txt"), "documents": "lines", "held_out": 0.2, "test": str(folder / "text.txt")}
+    pairs, labels = ({"train": str(folder / f"{name}.jsonl"), "held_out": 0.2} for name in ("pairs", "labels"))
+    adamw = {"lr": 5e-3, "eps": 1e-5}  # below it, rounding would decide where weights without a gradient go
+    calm = no("hidden_dropout_prob", "attention_probs_dropout_prob")
+    bert = {"family": "bert", "config": SMALL | {"intermediate_size": 32} | calm}
+    bart = SMALL | {"encoder_ffn_dim": 32, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 32}
+    bart |= no("dropout")
+    single = {"every": 3, "batch_size": 1, "batches": 5}  # of which the second process gets nothing
+    kinds = {
+        "causal": {
+            "objective": "causal-lm",
+            "data": text,
+            "tokenizer": {"kind": "bpe", "vocab_size": 270},
+            "model": {"family": "gpt2", "config": SMALL | no("resid_pdrop", "embd_pdrop", "attn_pdrop")},
+            "batch": {"size": 7, "length": 24, "accumulate": 2},
+            "optimizer": {"name": "muon", "lr": 5e-3},
+            "ema": 0.8,
+        },
+        "masked": {
+            "objective": "masked-lm",
+            "data": text,
+            "tokenizer": {"kind": "wordpiece", "vocab_size": 120},
+            "model": bert,
+            "batch": {"size": 7, "length": 24},
+            "optimizer": adamw,
+        },
+        "replaced": {
+            "evaluation": single,
+            "objective": {"name": "replaced-token", "generator_size": 0.5},
+            "data": text,
+            "tokenizer": {"kind": "wordpiece", "vocab_size": 120},
+            "model": {"family": "electra", "config": bert["config"] | {"embedding_size": 8}},
+            "batch": {"size": 7, "length": 24},
+            "optimizer": adamw,
+        },
+        "seq2seq": {
+            "objective": "seq2seq",
+            "data": pairs,
+            "tokenizer": {"kind": "bpe", "vocab_size": 280},
+            "model": {"family": "bart", "config": bart},
+            "batch": {"tokens": 200, "length": 40, "accumulate": 2},
+            "optimizer": adamw,
+        },
+        "unfreezing": {
+            "evaluation": single,
+            "objective": "classification",
+            "data": labels,
+            "tokenizer": {"kind": "wordpiece", "vocab_size": 120},
+            "model": bert,
+            "batch": {"size": 6, "length": 24},
+            "optimizer": adamw | {"unfreeze_every": 2, "layer_decay": 0.5},
+        },
+        "lora": {
+            "objective": "causal-lm",
+            "data": text,
+            "model": {"start": str(folder / "causal" / "model")},
+            "batch": {"size": 7, "length": 24},
+            "optimizer": adamw,
+            "lora": {"rank": 2},
+        },
+    }  # fmt: skip
+    common = {"steps": STEPS, "log_every": 1, "evaluation": {"every": 3}, "device": "cpu", "out": str(folder / out)}
+    return common | kinds[kind] | more
+
+
+def no(*names: str) -> dict[str, float]:
+    return dict.fromkeys(names, 0.0)
+
+
+# ---- who trains it
+
+
+def alone(asked: dict[str, object], stopped_at: int | None = None) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        trouble(patch, {"stopped": [0, stopped_at]})
+        assert train(asked).finished is (stopped_at is None)
+
+
+def trouble(patch: pytest.MonkeyPatch, job: dict[str, object]) -> None:
+    """At a step, one process gets a signal or fails. (How fast the machine is, nobody asks here.)"""
+    patch.setattr("clearhead.train.run.machine_peak", lambda *_: 0.0)
+    plain = Loop._step
+
+    def step(self: Loop, number: int) -> None:
+        if [self.world.rank, number] == job.get("stopped"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if [self.world.rank, number] == job.get("fails"):
+            raise RuntimeError("a fault of the test's")
+        plain(self, number)
+
+    patch.setattr(Loop, "_step", step)
+
+
+def work(path: str) -> None:
+    """The program of each of the two processes: the jobs of a file, one after the other."""
+    from clearhead.train import distributed
+
+    torch.set_num_threads(1)
+    distributed.TALKING = distributed.COMPUTING = timedelta(seconds=20)
+    for job in json.loads(Path(path).read_text()):
+        os.environ["MASTER_PORT"] = str(job["port"])
+        if "copy" in job and os.environ["RANK"] == "0":
+            shutil.copytree(*job["copy"])
+        with pytest.MonkeyPatch.context() as patch:
+            trouble(patch, job)
+            try:
+                result = train(job["recipe"])
+                said = {"finished": result.finished, "step": result.step}
+            except (ClearheadError, RuntimeError) as error:
+                said = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(said), flush=True)
+
+
+def together(jobs: dict[str, dict[str, object]], folder: Path) -> dict[str, list[dict[str, object]]]:
+    """Job -> what each of two processes said of it."""
+    path = folder / "jobs.json"
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in jobs]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    path.write_text(json.dumps([job | {"port": port} for job, port in zip(jobs.values(), ports, strict=True)]))
+    root = str(Path(__file__).parents[2])
+    common = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.train.test_distributed", str(path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ranks = [common | {"RANK": str(n), "LOCAL_RANK": str(n)} for n in range(2)]
+    started = [subprocess.Popen(command, cwd=root, env=env, **pipes) for env in ranks]  # type: ignore[call-overload]
+    try:
+        ended = [process.communicate(timeout=300) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    said = [[json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in ended]
+    assert all(len(of_one) == len(jobs) for of_one in said), "\n".join(err[-3000:] for _, err in ended)
+    return dict(zip(jobs, map(list, zip(*said, strict=True)), strict=True))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[dict[str, object]]]]:
+    folder = tmp_path_factory.mktemp("runs")
+    write_data(folder)
+    for kind in ("causal", "masked", "seq2seq", "replaced", "unfreezing", "lora"):
+        alone(recipe(kind, folder, kind))
+    alone(recipe("causal", folder, "one-to-fsdp"), stopped_at=2)
+
+    def job(kind: str, out: str, model: object = None, **more: object) -> dict[str, object]:
+        asked = recipe(kind, folder, out, distribute=out.rpartition("-")[2])
+        return {"recipe": asked if model is None else asked | {"model": model}, **more}
+
+    def copy(source: str, target: str) -> list[str]:
+        return [str(folder / source), str(folder / target)]
+
+    bart = recipe("seq2seq", folder, "")["model"]["config"] | {"encoder_layerdrop": 0.5}  # type: ignore[index, operator]
+    dropping = {"family": "bart", "config": bart}
+    pairs = [(kind, how) for kind in ("causal", "masked", "seq2seq") for how in ("ddp", "fsdp")]
+    jobs = {f"{kind}-{how}": job(kind, f"{kind}-{how}") for kind, how in pairs}
+    jobs |= {
+        "replaced-fsdp": job("replaced", "replaced-fsdp"),
+        "lora-fsdp": job("lora", "lora-fsdp"),
+        "unfreezing-ddp": job("unfreezing", "unfreezing-ddp"),
+        "stopped-ddp": job("causal", "stopped-ddp", stopped=[1, 3]),
+        "stopped-fsdp": job("causal", "stopped-fsdp", stopped=[0, 3]),
+        "ddp-to-fsdp": job("causal", "ddp-to-fsdp", copy=copy("stopped-ddp", "ddp-to-fsdp")),
+        "fsdp-to-ddp": job("causal", "fsdp-to-ddp", copy=copy("stopped-fsdp", "fsdp-to-ddp")),
+        "one-to-fsdp": job("causal", "one-to-fsdp"),
+        "resumed-ddp": job("causal", "stopped-ddp"),
+        "resumed-fsdp": job("causal", "stopped-fsdp", copy=copy("stopped-fsdp", "fsdp-to-one")),
+        "dropping-ddp": job("seq2seq", "dropping-ddp", model=dropping),
+        "dropping-fsdp": job("seq2seq", "dropping-fsdp", model=dropping),
+        "fails": job("causal", "fails-ddp", fails=[1, 2]),
+    }
+    said = together(jobs, folder)
+    alone(recipe("causal", folder, "fsdp-to-one"))
+    return folder, said
+
+
+def losses(folder: Path) -> list[float]:
+    return [event["loss"] for event in read_log(folder / "log.jsonl") if event["event"] == "step"]
+
+
+def gradients(folder: Path) -> list[float]:
+    return [event["gradient"] for event in read_log(folder / "log.jsonl") if event["event"] == "step"]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "model.safetensors")
+
+
+# ---- what came of it
+
+
+@pytest.mark.parametrize(
+    "run",
+    ["causal-ddp", "causal-fsdp", "masked-ddp", "masked-fsdp", "seq2seq-ddp", "seq2seq-fsdp",
+     "replaced-fsdp", "lora-fsdp", "unfreezing-ddp"],
+)  # fmt: skip
+def test_two_processes_train_as_one(runs, run):
+    folder, said = runs
+    assert said[run] == [{"finished": True, "step": STEPS}] * 2
+    one, two = folder / run.partition("-")[0], folder / run
+    assert len(losses(one)) == STEPS
+    assert losses(two) == pytest.approx(losses(one), rel=2e-5)
+    assert gradients(two) == pytest.approx(gradients(one), rel=1e-3)
+    results = [json.loads((path / "result.json").read_text()) for path in (one, two)]
+    assert results[1]["metrics"] == pytest.approx(results[0]["metrics"], rel=2e-5)
+    assert results[1]["test"] == pytest.approx(results[0]["test"], rel=2e-5)
+    assert results[1]["tokens"] == results[0]["tokens"]
+    torch.testing.assert_close(weights(two), weights(one), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+def test_a_signal_to_one_stops_both_and_going_on_is_exact(runs, how):
+    folder, said = runs
+    assert said[f"stopped-{how}"] == [{"finished": False, "step": 4}] * 2
+    assert said[f"resumed-{how}"] == [{"finished": True, "step": STEPS}] * 2
+    stopped, whole = folder / f"stopped-{how}", folder / f"causal-{how}"
+    assert losses(stopped) == losses(whole)
+    assert weights(stopped).keys() == weights(whole).keys()
+    assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(stopped).items())
+
+
+@pytest.mark.parametrize("path", ["ddp-to-fsdp", "fsdp-to-ddp", "one-to-fsdp", "fsdp-to-one"])
+def test_a_run_goes_on_in_another_world(runs, path):
+    folder, _ = runs
+    assert losses(folder / path) == pytest.approx(losses(folder / "causal"), rel=2e-5)
+    torch.testing.assert_close(weights(folder / path), weights(folder / "causal"), rtol=1e-4, atol=2e-5)
+
+
+def test_a_spread_checkpoint_has_a_part_of_each_process(runs):
+    folder, _ = runs
+    newest = max((folder / "causal-fsdp" / "checkpoints").glob("step-*"))
+    assert {"__0_0.distcp", "__1_0.distcp", ".metadata", "state.json"} <= {path.name for path in newest.iterdir()}
+    newest = max((folder / "causal-ddp" / "checkpoints").glob("step-*"))
+    tables = {f"{name}.safetensors" for name in ("weights", "optimizer", "ema")}
+    assert {path.name for path in newest.iterdir()} == tables | {"state.json"}
+
+
+def test_layers_left_out_at_random(runs):
+    """Every process leaves out others: DDP adds up what there is, FSDP cannot."""
+    _, said = runs
+    assert said["dropping-ddp"] == [{"finished": True, "step": STEPS}] * 2
+    assert all(one["error"] == "ConfigError" and "layerdrop" in one["message"] for one in said["dropping-fsdp"])
+
+
+def test_when_one_fails_the_other_hears_of_it(runs):
+    _, said = runs
+    first, second = said["fails"]
+    assert second["error"] == "RuntimeError"
+    assert first["error"] == "OthersLost"
+    assert "its own message" in first["message"]
+
+
+def test_layers_that_share_weights_are_not_gathered_apart():
+    from clearhead.models import family
+    from clearhead.train.distributed import _layers
+
+    few = {"vocab_size": 50} | SMALL
+    for name, apart in (("gpt2", 2), ("albert", 0)):
+        assert len(_layers(family(name).make(family(name).config(**few)))) == apart
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["distribute=fsdp", "optimizer.unfreeze_every=2"], "distribute: ddp"),
+        (["device=cuda:1"], "set device: cuda"),
+        (["device=cuda"], "nproc-per-node"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_done(tmp_path, monkeypatch, settings, message):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "99"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=message):
+        train(read_recipe(recipe("causal", tmp_path, "out"), settings))
+
+
+if __name__ == "__main__":
+    work(sys.argv[1])

@@ -1,0 +1,339 @@
+"""From a recipe to a model that can be loaded: every objective, from random weights and from a checkpoint."""
+
+import importlib
+import json
+import logging
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+import clearhead as ch
+from clearhead.errors import CheckpointError
+from clearhead.train import train
+from clearhead.train.objectives import OBJECTIVES
+from tests.train.runs import WORDS, left_by, recipe, weights
+
+BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+        "max_position_embeddings": 40}  # fmt: skip
+GPT2 = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 40}
+BART = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16,
+        "max_position_embeddings": 40}  # fmt: skip
+FAMILIES = {
+    "gpt2": GPT2, "openai-gpt": GPT2, "bert": BERT, "bart": BART,
+    "roberta": BERT | {"max_position_embeddings": 44},
+    "albert": BERT | {"embedding_size": 8},
+    "electra": BERT | {"embedding_size": 8},
+    "distilbert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 16, "max_position_embeddings": 40},
+    "xlm": {"emb_dim": 16, "n_layers": 1, "n_heads": 2, "max_position_embeddings": 40},
+    "xlnet": {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 16},
+    "t5": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 16},
+    "transformer": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "attention_heads": 2,
+                    "feedforward_size": 16},
+}  # fmt: skip
+
+
+def text(n: int, length: int = 9) -> str:
+    return " ".join(WORDS[(n * 7 + k * (n % 5 + 1)) % len(WORDS)] for k in range(length))
+
+
+def context(n: int) -> dict:
+    words = text(n, 14).split()
+    return {"context": " ".join(words), "answers": {"text": [words[5]], "answer_start": [len(" ".join(words[:5])) + 1]}}
+
+
+ROWS = {
+    "text": lambda n: {"text": f"{text(n)} . {text(n + 1)} . {text(n + 2)} . {text(n + 3)} ."},
+    "pairs": lambda n: {"source": text(n, 6), "target": text(n + 3, 6)},
+    "labels": lambda n: {"text": text(n), "label": ["good", "bad", "so so"][n % 3]},
+    "both": lambda n: {"text": text(n), "text_pair": text(n + 1), "label": ["yes", "no"][n % 2]},
+    "entailment": lambda n: {"premise": text(n), "hypothesis": text(n + 1), "label": ["yes", "no"][n % 2]},
+    "tags": lambda n: {"tokens": text(n, 5).split(), "tags": ["O", "B-X", "I-X", "O", "O"]},
+    "questions": lambda n: {"question": text(n, 4), **context(n)},
+    "choices": lambda n: {"prompt": text(n), "choices": [text(n + k, 3) for k in (1, 2, 3)], "label": n % 3},
+    "nli": lambda n: {"sentence1": text(n), "sentence2": text(n + 1), "label": ["yes", "no"][n % 2]},
+    "scores": lambda n: {"sentence1": text(n), "sentence2": text(n + 1), "score": n % 5 / 4},
+    "triplets": lambda n: {"anchor": text(n), "positive": text(n + 1), "negative": text(n + 2)},
+}  # fmt: skip
+
+# objective -> its rows, the family, the tokenizer that is trained for it, the class in transformers, and options
+CASES = {
+    "causal-lm": ("text", "gpt2", "bpe", "AutoModelForCausalLM", {}),
+    "masked-lm": ("text", "roberta", "bpe", "AutoModelForMaskedLM", {}),
+    "bert-pretraining": ("text", "bert", "wordpiece", "AutoModelForPreTraining", {}),
+    "sentence-order": ("text", "albert", "unigram", "AutoModelForPreTraining", {}),
+    "translation-lm": ("pairs", "xlm", "wordpiece", None, {}),
+    "replaced-token": ("text", "electra", "wordpiece", "AutoModelForPreTraining", {}),
+    "permutation-lm": ("text", "xlnet", "unigram", "AutoModelForCausalLM", {}),
+    "span-corruption": ("text", "t5", "unigram", "AutoModelForSeq2SeqLM", {}),
+    "denoising": ("text", "bart", "bpe", "AutoModelForSeq2SeqLM", {}),
+    "seq2seq": ("pairs", "transformer", "bpe", None, {}),
+    "prompted-lm": ("pairs", "gpt2", "bpe", "AutoModelForCausalLM", {}),
+    "classification": ("labels", "bert", "wordpiece", "AutoModelForSequenceClassification", {}),
+    "tagging": ("tags", "distilbert", "wordpiece", "AutoModelForTokenClassification", {}),
+    "question-answering": ("questions", "bert", "wordpiece", "AutoModelForQuestionAnswering", {}),
+    "multiple-choice": ("choices", "bert", "wordpiece", "AutoModelForMultipleChoice", {}),
+    "gpt-classification": ("labels", "gpt2", "bpe", "AutoModelForSequenceClassification", {}),
+    "gpt-entailment": ("entailment", "gpt2", "bpe", "AutoModelForSequenceClassification", {}),
+    "gpt-similarity": ("both", "gpt2", "bpe", "AutoModelForSequenceClassification", {}),
+    "gpt-multiple-choice": ("choices", "gpt2", "bpe", None, {}),
+    "distillation": ("text", "distilbert", None, "AutoModelForMaskedLM", {"teacher": ("masked-lm", "bert")}),
+    "classification-distillation": ("labels", "distilbert", None, "AutoModelForSequenceClassification",
+                                    {"teacher": ("classification", "bert")}),
+    "sentence-softmax": ("nli", "bert", "wordpiece", "AutoModel", {}),
+    "sentence-similarity": ("scores", "bert", "wordpiece", "AutoModel", {}),
+    "sentence-contrastive": ("triplets", "bert", "wordpiece", "AutoModel", {}),
+    "sentence-triplet": ("triplets", "bert", "wordpiece", "AutoModel", {}),
+}  # fmt: skip
+
+
+def rows_file(folder: Path, kind: str, count: int = 24) -> Path:
+    path = folder / f"{kind}.jsonl"
+    path.write_text("".join(json.dumps(ROWS[kind](n)) + "\n" for n in range(count)))
+    return path
+
+
+def case(folder: Path, name: str, out: str, family: str | None = None, **changes) -> dict:
+    kind, own_family, tokenizer, _, options = CASES[name]
+    data = rows_file(folder, kind)
+    family = family or own_family
+    asked = {
+        "objective": {"name": name},
+        "out": str(folder / out),
+        "data": {"train": str(data), "valid": str(rows_file(folder, kind)), "test": str(data)},
+        "tokenizer": {"kind": tokenizer or "wordpiece", "vocab_size": 420 if tokenizer == "bpe" else 160},
+        "model": {"family": family, "config": dict(FAMILIES[family])},
+        "batch__length": 36,
+        "steps": 3,
+        "evaluation__batches": 1,
+    }
+    if "teacher" in options:
+        taught, by = options["teacher"]
+        teacher = folder / "teacher"
+        if not teacher.exists():
+            train(case(folder, taught, "teacher", by, tokenizer={"kind": "wordpiece", "vocab_size": 160}))
+        asked["objective"]["teacher"] = str(teacher / "model")
+        asked["tokenizer"] = {"start": str(teacher / "model")}
+    return recipe(folder, **asked | changes)
+
+
+def stopping_at(step: int):
+    return lambda event: event["event"] == "step" and event["step"] == step and signal.raise_signal(signal.SIGINT)
+
+
+def test_every_objective_has_a_case():
+    assert CASES.keys() == OBJECTIVES.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_objective_from_random_weights(tmp_path, name, caplog):
+    straight = train(case(tmp_path, name, "straight"))
+    assert straight.finished and straight.step == 3
+    assert straight.metrics and straight.test and all(isinstance(v, float) for v in straight.metrics.values())
+    said = case(tmp_path, name, "stopped")
+    assert not train(said, watchers=[stopping_at(1)]).finished
+    assert train(said).finished
+    assert left_by(tmp_path / "stopped") == left_by(tmp_path / "straight")
+
+    pipe = ch.load(str(straight.model))
+    assert pipe.model.task == ("masked-lm" if name == "distillation" else pipe.model.task)
+    assert len(pipe.tokenizer) <= pipe.model.config.vocab_size
+    auto = CASES[name][3]
+    if auto is not None:
+        check_transformers(straight.model, auto, pipe, caplog)
+
+
+def check_transformers(folder: Path, auto: str, pipe, caplog) -> None:
+    transformers = importlib.import_module("transformers")
+    model, told = getattr(transformers, auto).from_pretrained(folder, output_loading_info=True)
+    assert not told["missing_keys"] and not told["mismatched_keys"], told
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokens("the cat sat .")["input_ids"] == pipe.tokenizer("the cat sat .")["input_ids"]
+    ids = torch.tensor([[5, 6, 7, 8]])
+    more = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    if auto in ("AutoModelForMaskedLM", "AutoModelForSeq2SeqLM", "AutoModelForTokenClassification"):
+        with torch.no_grad():
+            theirs, ours = model.eval()(ids, **more).logits, pipe.model(ids, **more).logits
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+# ---- from a checkpoint
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """Checkpoints to go on from: one for words, one for classes."""
+    folder = tmp_path_factory.mktemp("base")
+    return {
+        "bert": train(case(folder, "bert-pretraining", "bert")).model,
+        "gpt2": train(case(folder, "causal-lm", "gpt2")).model,
+        "classes": train(case(folder, "classification", "classes")).model,
+        "bart": train(case(folder, "denoising", "bart")).model,
+    }
+
+
+def go_on(folder: Path, name: str, start: Path, **changes) -> Path:
+    result = train(case(folder, name, "run", **{"model": {"start": str(start)}, "tokenizer": {}} | changes))
+    assert result.finished
+    return result.model
+
+
+def files_of(folder: Path) -> dict:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "name, start",
+    [
+        ("causal-lm", "gpt2"), ("prompted-lm", "gpt2"), ("gpt-entailment", "gpt2"), ("seq2seq", "bart"),
+        ("masked-lm", "bert"), ("classification", "bert"), ("tagging", "bert"), ("question-answering", "bert"),
+        ("multiple-choice", "bert"), ("sentence-contrastive", "bert"), ("classification", "classes"),
+    ],
+)  # fmt: skip
+def test_going_on_from_a_checkpoint(tmp_path, base, name, start):
+    before = files_of(base[start])
+    model = go_on(tmp_path, name, base[start], optimizer__lr=1e-6)
+    assert files_of(base[start]) == before
+    ours, theirs = ch.load(str(model)).model, ch.load(str(base[start])).model
+    table, was = ours.token_tables()[0].weight, theirs.token_tables()[0].weight
+    torch.testing.assert_close(table[: len(was)], was, rtol=0, atol=1e-4)  # it began with what was learnt
+    assert (table[: len(was)] != was).any()
+
+
+def test_another_number_of_labels(tmp_path, base):
+    rows = "".join(json.dumps({"text": text(n), "label": f"class {n % 5}"}) + "\n" for n in range(20))
+    (tmp_path / "five.jsonl").write_text(rows)
+    model = go_on(
+        tmp_path, "classification", base["classes"], data={"train": str(tmp_path / "five.jsonl"), "held_out": 0.1}
+    )
+    config = ch.load(str(model)).model.config
+    assert list(config.id2label.values()) == [f"class {n}" for n in range(5)]
+
+
+def test_lora_is_merged_and_kept(tmp_path, base):
+    model = go_on(tmp_path, "causal-lm", base["gpt2"], lora={"rank": 2}, optimizer__lr=0.05)
+    adapter = tmp_path / "run/adapter"
+    assert (adapter / "adapter_config.json").exists()
+    from clearhead.train.lora import load_adapter, merge
+
+    plain = ch.load(str(base["gpt2"])).model
+    again = merge(load_adapter(plain, adapter))
+    ids = torch.tensor([[1, 2, 3, 4]])
+    merged = ch.load(str(model)).model
+    torch.testing.assert_close(again(ids).logits, merged(ids).logits, rtol=1e-4, atol=1e-5)
+    before = ch.load(str(base["gpt2"])).model
+    assert (before(ids).logits - merged(ids).logits).abs().max() > 1e-4
+    one, other = weights(tmp_path / "run"), ch.load(str(base["gpt2"])).model.state_dict()
+    assert (one["transformer.wte.weight"] == other["stack.embed.tokens.weight"]).all()  # all else is as it was
+
+
+def test_lora_with_a_new_head(tmp_path, base):
+    model = go_on(tmp_path, "classification", base["bert"], lora={"rank": 2})
+    assert ch.load(str(model)).model.task == "sequence-classification"
+
+
+@pytest.mark.parametrize("what", ["encoder", "embeddings", "all-but-head"])
+def test_freezing(tmp_path, base, what):
+    model = go_on(tmp_path, "classification", base["bert"], optimizer={"lr": 0.05, "freeze": what})
+    own, was = ch.load(str(model)).model, ch.load(str(base["bert"])).model
+    assert (own.stack.embed.tokens.weight == was.stack.embed.tokens.weight).all()
+    same = (own.stack.layers[0].attention.query.weight == was.stack.layers[0].attention.query.weight).all()
+    assert bool(same) == (what != "embeddings")
+
+
+def test_sentence_vectors_elsewhere(tmp_path, base):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = go_on(tmp_path, "sentence-similarity", base["bert"], objective__normalize=True)
+    texts = ["the cat sat", "a small dog ran near the house"]
+    ours = ch.load(str(model)).embed(texts)
+    theirs = sentence_transformers.SentenceTransformer(str(model), device="cpu").encode(texts, convert_to_tensor=True)
+    torch.testing.assert_close(ours, theirs.cpu(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_new_tokenizer_reads_as_its_objective_does(tmp_path):
+    """A byte-level tokenizer for masked words puts its marks around a text, as RoBERTa's does."""
+    said = case(tmp_path, "masked-lm", "run", steps=1)
+    pipe = ch.load(str(train(said).model))
+    ids = pipe.tokenizer("the cat")["input_ids"]
+    assert ids[0] == pipe.tokenizer.cls_token_id and ids[-1] == pipe.tokenizer.sep_token_id
+    assert pipe.fill(f"the {pipe.tokenizer.mask_token} sat")[0]
+
+
+# ---- what is written, and what is left out
+
+
+def test_a_sample_without_a_warning(tmp_path, caplog):
+    seen = []
+    with caplog.at_level(logging.WARNING):
+        train(recipe(tmp_path, evaluation={"every": 3, "sample": "the cat"}), watchers=[seen.append])
+    assert not caplog.records
+    samples = [event["text"] for event in seen if event["event"] == "sample"]
+    assert len(samples) == 2 and all(text.startswith("the cat") for text in samples)
+
+
+def test_the_settings_of_training_do_not_stay(tmp_path):
+    result = train(case(tmp_path, "seq2seq", "run", chunk=8, objective__smoothing=0.2))
+    head = ch.load(str(result.model)).model.language_head
+    assert head.chunk == 0 and head.smoothing == 0.0
+
+
+@pytest.mark.parametrize("more", [{"precision": "bf16"}, {"chunk": 7}, {"batch": {"tokens": 64, "length": 16}},
+                                  {"deterministic": True}, {"optimizer": {"name": "muon", "lr": 0.01}}])  # fmt: skip
+def test_ways_to_train(tmp_path, more):
+    try:
+        assert train(recipe(tmp_path, **more)).finished
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_epochs(tmp_path):
+    result = train(recipe(tmp_path, steps=None, epochs=0.5))
+    assert result.finished and result.step >= 1
+
+
+def test_what_stands_in_the_folder(tmp_path):
+    result = train(case(tmp_path, "classification", "run", lora={"rank": 1}))
+    names = {path.name for path in result.folder.iterdir()}
+    assert names == {
+        ".lock",
+        "adapter",
+        "checkpoints",
+        "data",
+        "log.jsonl",
+        "model",
+        "recipe.yaml",
+        "result.json",
+        "tokenizer",
+    }
+    facts = json.loads((result.folder / "result.json").read_text())
+    assert facts["step"] == 3 and facts["tokens"] > 0 and facts["test"] == result.test
+
+
+def test_a_recipe_that_failed_before_training_is_forgotten(tmp_path):
+    """Its folder holds no checkpoint, so another recipe may have it; not its tokenizer."""
+    rows = [ROWS["labels"](n) for n in range(24)]
+    (tmp_path / "bad.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {"text": "x", "label": None}])
+    )
+    with pytest.raises(ValueError, match=r"bad.jsonl:25.*label"):
+        train(case(tmp_path, "classification", "run", data={"train": str(tmp_path / "bad.jsonl"), "held_out": 0.1}))
+    result = train(case(tmp_path, "classification", "run", tokenizer={"kind": "wordpiece", "vocab_size": 100}))
+    assert len(ch.load(str(result.model)).tokenizer) <= 100
+
+
+def test_a_folder_with_something_else(tmp_path):
+    (tmp_path / "run/model").mkdir(parents=True)
+    (tmp_path / "run/model/mine.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"no recipe\.yaml"):
+        train(recipe(tmp_path))
+    assert (tmp_path / "run/model/mine.txt").read_text() == "mine"
+
+
+def test_kernels_are_loaded_before_the_first_step(tmp_path, monkeypatch):
+    """Whether a sample was written before a step must not decide how its frozen layers round their sums."""
+    loaded = []
+    monkeypatch.setattr("clearhead.train.run.native.kernels", lambda: loaded.append(True))
+    train(recipe(tmp_path), watchers=[lambda event: event["event"] == "begin" and loaded.append("begin")])
+    assert loaded[:2] == [True, "begin"]
