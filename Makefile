@@ -12,8 +12,10 @@ DEV    := $(VENV)/.dev-$(SUM)
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-run: $(CORE)  ## follow one token through a transformer, in the terminal
+run: $(CORE)  ## follow one token through a transformer, in the terminal; then let a trained one translate
 	@$(BIN)/clearhead walk "The robot said: I will obey" --model random-gpt2
+	@echo 'Two dogs are playing in the snow. In German, by the Transformer that came with the package:'
+	@$(BIN)/clearhead generate "Two dogs are playing in the snow." --model translate-en-de --num-beams 5
 
 test: $(DEV) lint  ## lint, type-check and run the test suite
 	@$(BIN)/python -m pytest -n 2 -m "not slow"

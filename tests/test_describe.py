@@ -1,8 +1,14 @@
 """`describe` against published totals and against models that really exist."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from clearhead.cli import app
 from clearhead.hub.describe import describe
 from clearhead.models import family, presets
 from clearhead.models.bert import FAMILY as BERT
@@ -114,3 +120,133 @@ def test_every_preset_is_described():
         assert d.parameters > 1e7
         assert d.flops_per_token > d.parameters / 2
     assert family("gpt2").presets
+
+
+# ---- training
+
+SMALL = {"vocab_size": 500, "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4}
+
+
+def small(name, **more):
+    """A small model without dropout, in training, with the loss in stretches; and its description."""
+    fam = family(name)
+    config = fam.config(**SMALL, **more)
+    model = fam.make(config)
+    for module in model.modules():
+        if isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.0
+    if model.language_head is not None:
+        model.language_head.chunk = 64
+    return model.train(), describe(name, fam, config, model.task)
+
+
+def kept_per_token(model, length=64):
+    """Bytes that autograd keeps for the backward pass, without weights, for one token more.
+
+    A GPU's autocast has norms computed in fp32, a CPU's does not: here they are as on a GPU.
+    """
+    narrow = torch.nn.functional.layer_norm
+
+    def kept(rows):
+        own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        found = {}
+
+        def pack(tensor):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in own:
+                found[storage.data_ptr()] = storage.nbytes(), tensor  # held, so that no other gets its place
+            return tensor
+
+        ids = torch.randint(5, 400, (rows, length))
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t),
+            torch.autocast("cpu", torch.bfloat16),
+        ):
+            patch.setattr("torch.nn.functional.layer_norm", lambda x, *more: narrow(x.float(), *more))
+            loss = model(ids, labels=ids).loss
+        assert loss.requires_grad
+        return sum(size for size, _ in found.values())
+
+    return (kept(3) - kept(1)) / (2 * length)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("gpt2", {"max_position_embeddings": 64, "resid_pdrop": 0.0}),
+        ("bert", {"max_position_embeddings": 64, "intermediate_size": 256, "hidden_dropout_prob": 0.0}),
+        ("transformer", {"encoder_layers": 4, "feedforward_size": 256, "dropout": 0.0}),
+    ],
+)
+def test_activations_are_what_autograd_keeps(name, more):
+    model, d = small(name, **more)
+    assert d.training.activation_bytes == pytest.approx(kept_per_token(model), rel=0.05)
+
+
+def test_recomputed_layers_keep_their_input():
+    model, d = small("gpt2", max_position_embeddings=64)
+    model.stack.recompute = True
+    assert d.training.recomputed_bytes == pytest.approx(kept_per_token(model), rel=0.05)
+    assert d.training.layer_bytes * 4 < d.training.activation_bytes
+
+
+def test_state_is_what_adamw_holds():
+    from clearhead.train.optim import optimizer
+
+    model, d = small("gpt2", max_position_embeddings=64)
+    moved = optimizer(model, lr=1e-3)
+    ids = torch.zeros(1, 8, dtype=torch.long)
+    model(ids, labels=ids).loss.backward()
+    moved.step()
+    tensors = [*model.parameters(), *(p.grad for p in model.parameters()), *moved.state_tensors().values()]
+    assert d.training.state_bytes == sum(tensor.nbytes for tensor in tensors)
+
+
+def test_flops_of_training_are_those_the_loop_counts_by():
+    from clearhead.train.peak import training_flops
+
+    for name, more in (("gpt2", {}), ("transformer", {"encoder_layers": 2})):
+        model, d = small(name, **more)
+        assert d.training.flops_per_token == training_flops(model, d.training.length)
+
+
+def test_gpt3_takes_what_its_paper_says():
+    """Table D.1 of Brown et al.: 3.14e23 FLOP for 300 billion tokens, attention left out."""
+    d = describe("gpt3-175b", GPT3, GPT3.preset("gpt3-175b"))
+    assert 300e9 * d.training.flops_per_token == pytest.approx(3.14e23, rel=0.03)
+    speed = d.training.tokens_per_second(gpus=1024, peak=989e12, share=0.4)
+    assert speed == pytest.approx(1024 * 989e12 * 0.4 / d.training.flops_per_token)
+
+
+def test_the_command_says_it():
+    said = CliRunner().invoke(app, ["models", "describe", "gpt2", "--training", "--gpus", "2", "--json"])
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.output)["training"]
+    assert found["state_bytes"] == 2 * found["state_bytes_per_gpu"] == 16 * 124_439_808
+    assert found["tokens"] == 20 * 124_439_808
+    assert found["days"] * 86_400 * found["tokens_per_second"] == pytest.approx(found["tokens"])
+    told = CliRunner().invoke(app, ["models", "describe", "gpt2", "--training"]).output
+    assert "1.9 GiB (16 bytes per parameter)" in " ".join(told.split())
+
+
+SCALING = Path(__file__).parent.parent / "docs" / "scaling.md"
+
+
+def row(name):
+    """A line of the table in docs/scaling.md, from what the command prints."""
+    said = json.loads(CliRunner().invoke(app, ["models", "describe", name, "--training", "--json"]).output)
+    e = said["training"]
+    days = f"{e['days']:,.1f} days" if e["days"] >= 1 else f"{e['days'] * 24:.1f} hours"
+    sequence = e["length"] / 2**30
+    kept, less = e["activation_bytes_per_token"] * sequence, e["recomputed_bytes_per_token"] * sequence
+    return (
+        f"| {name} | {said['parameters'] / 1e6:,.0f} M | {e['state_bytes'] / 2**30:,.1f} | {kept:.2f} | {less:.2f} "
+        f"| {e['flops_per_token'] / 1e9:,.1f} | {e['tokens_per_second']:,.0f} | {days} |"
+    )
+
+
+def test_the_table_in_the_documents_is_the_commands():
+    rows = [line for line in SCALING.read_text(encoding="utf-8").splitlines() if re.match(r"\| gpt[23]", line)]
+    assert len(rows) >= 8
+    assert rows == [row(line.split()[1]) for line in rows]

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from clearhead.cli import bench, embed, fill, generate, models, next_token, tokenize, walk
+from clearhead.cli import bench, embed, fill, generate, models, next_token, study, tokenize, train, walk
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ app.command("fill")(fill.command)
 app.command("embed")(embed.command)
 app.command("walk")(walk.command)
 app.command("tokenize")(tokenize.command)
+app.command("train")(train.command)
+app.add_typer(study.app, name="study")
 app.add_typer(models.app, name="models")
 app.add_typer(bench.app, name="bench")
 

@@ -64,22 +64,48 @@ def listing(
 
 
 @app.command()
+def card(name: Annotated[str, typer.Argument(help="A shipped model, such as translate-en-de.")]) -> None:
+    """The card of a shipped model: data, licence, recipe, and how good it is.
+
+    Example:  clearhead models card translate-en-de
+    """
+    from rich.markdown import Markdown
+
+    from clearhead import zoo
+    from clearhead.errors import InputError, did_you_mean
+
+    folder = zoo.SHIPPED[name].folder if name in zoo.SHIPPED else None
+    if folder is None:
+        carded = [card.name for card in zoo.SHIPPED.values() if card.folder is not None]
+        raise InputError(f"{name} has no card.{did_you_mean(name, carded)} There are: {', '.join(carded)}.")
+    out().print(Markdown((folder / "card.md").read_text(encoding="utf-8")))
+
+
+@app.command()
 def describe(
     name: Annotated[str, typer.Argument(help="A preset (gpt2-xl), a folder, a shipped name or a hub id.")],
     task: Annotated[str | None, typer.Option(help="With which head; default: the usual one.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    training: Annotated[bool, typer.Option("--training", help="Say what training it takes (docs/scaling.md).")] = False,
+    gpus: Annotated[int, typer.Option(min=1, help="With --training: how many GPUs.")] = 8,
+    peak: Annotated[float, typer.Option(min=0.001, help="TFLOP/s of one GPU at best (an H100 in bf16: 989).")] = 989.0,
+    share: Annotated[float, typer.Option(min=0.001, max=1, help="What part of it training reaches.")] = 0.4,
+    tokens: Annotated[float | None, typer.Option(help="How many tokens it reads; default: 20 per parameter.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Layers, shapes, parameters, memory, FLOPs and cache of a model, without allocating its weights.
 
-    Example:  clearhead models describe gpt3-175b
+    Example:  clearhead models describe gpt3-175b --training --gpus 1024
     """
     with waiting(f"Measuring {name} …"):
         described = _describe(name, task, revision)
+        estimate = _estimate(described, gpus, peak, share, tokens) if training else None
     if as_json:
-        print_json(_as_dict(described))
+        print_json(_as_dict(described) | ({"training": estimate} if estimate is not None else {}))
         return
     _print(described)
+    if estimate is not None:
+        _print_estimate(estimate)
 
 
 @app.command()
@@ -154,10 +180,12 @@ def _describe(name: str, task: str | None, revision: str | None) -> Description:
     known = presets()
     if name in known:
         return measure(name, known[name], known[name].preset(name), task)
-    if name in zoo.SHIPPED:
-        model, _ = zoo.SHIPPED[name].make(task)
+    card = zoo.SHIPPED.get(name)
+    if card is not None and card.make is not None:
+        model, _ = card.make(task)
         return measure(name, model.family, model.config, model.task)
-    family, config, raw = read_config(locate(name, revision, (*zoo.SHIPPED, *known), weights=False))
+    shipped = None if card is None else card.folder
+    family, config, raw = read_config(shipped or locate(name, revision, (*zoo.SHIPPED, *known), weights=False))
     stored = [t for arch in raw.get("architectures") or [] if (t := family.task_of(str(arch)))]
     return measure(name, family, config, task or next(iter(stored), None))
 
@@ -212,6 +240,51 @@ def _print(d: Description) -> None:
         each = d.cache_bytes_per_token("bfloat16")
         full = f", {_size(each * d.context)} for {d.context:,} tokens" if d.context else ""
         console.print(f"Key/value cache: {_size(each)} per token in bfloat16{full}")
+
+
+def _estimate(d: Description, gpus: int, peak: float, share: float, tokens: float | None) -> dict[str, Any]:
+    """What training takes, in numbers."""
+    cost = d.training
+    read = tokens or 20.0 * cost.parameters
+    speed = cost.tokens_per_second(gpus, peak * 1e12, share)
+    return {
+        "length": cost.length,
+        "state_bytes": cost.state_bytes,
+        "state_bytes_per_gpu": cost.state_bytes / gpus,
+        "activation_bytes_per_token": cost.activation_bytes,
+        "recomputed_bytes_per_token": cost.recomputed_bytes,
+        "layer_bytes_per_token": cost.layer_bytes,
+        "flops_per_token": cost.flops_per_token,
+        "gpus": gpus,
+        "peak_tflops": peak,
+        "share": share,
+        "tokens": read,
+        "tokens_per_second": speed,
+        "days": read / speed / 86_400,
+    }
+
+
+def _print_estimate(e: dict[str, Any]) -> None:
+    console = out()
+    kept, less = (e[f"{name}_bytes_per_token"] for name in ("activation", "recomputed"))
+    console.print(f"\n[bold]Training[/bold]  AdamW, fp32 with products in bf16, sequences of {e['length']:,} tokens")
+    console.print(
+        f"Weights, gradients, optimiser: {_size(e['state_bytes'])} (16 bytes per parameter); "
+        f"spread over {e['gpus']:,} GPUs (fsdp) {_size(e['state_bytes_per_gpu'])} each"
+    )
+    console.print(
+        f"Activations: {_size(kept)} per token, {_size(kept * e['length'])} per sequence; "
+        f"with checkpoint_activations {_size(less)}, and {_size(e['layer_bytes_per_token'])} for the layer at work"
+    )
+    console.print(f"Forward and backward: {_flops(e['flops_per_token'])} per token")
+    console.print(
+        f"{e['gpus']:,} GPUs at {e['share']:.0%} of {e['peak_tflops']:,g} TFLOP/s: "
+        f"{e['tokens_per_second']:,.0f} tokens/s; {e['tokens'] / 1e9:,.4g} billion tokens in {_days(e['days'])}"
+    )
+
+
+def _days(days: float) -> str:
+    return f"{days:,.1f} days" if days >= 1 else f"{days * 24:,.1f} hours"
 
 
 def _size(count: float) -> str:

@@ -128,7 +128,8 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
     if isinstance(words, nn.Linear):
         rest += 2 * words.in_features  # the loss in stretches keeps the gradient of its input
     kept = [_layer_bytes(layer) for layer in layers]
-    inputs = sum(4 * layer.attention.output.out_features for layer in layers)
+    # What runs from layer to layer is bf16; a norm that stands at the end of a layer gives fp32.
+    inputs = sum((4 if n.placement == "post" else 2) * n.attention.output.out_features for n in layers)
     return Training(
         parameters=model.num_parameters(),
         length=length,
@@ -142,7 +143,7 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
 def _layer_bytes(layer: Block) -> int:
     """What autograd keeps of a token in a layer:
 
-    each norm         its input, in fp32 as the residual stream is     4 · width
+    each norm         its input, which autocast makes fp32 on a GPU    4 · width
     each matrix       its input, in bf16                               2 · in
     attention         query, key and value (its output is the input of the output matrix)
     feed-forward      what goes into the activation (ReLU knows its own output); gated, both factors too

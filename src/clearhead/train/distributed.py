@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -285,7 +286,7 @@ def read_spread(folder: Path, parameters: Mapping[str, Tensor]) -> dict[str, dic
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that one process alone reads it, which is meant
             dcp.load(flat, checkpoint_id=folder, no_dist=not dist.is_initialized())
-    except (CheckpointException, EOFError, AssertionError, KeyError, RuntimeError) as error:
+    except (CheckpointException, pickle.UnpicklingError, EOFError, AssertionError, KeyError, RuntimeError) as error:
         raise CheckpointError(
             f"The checkpoint {folder} cannot be read: {str(error).strip() or type(error).__name__}."
         ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from clearhead.errors import ConfigError, did_you_mean
+from clearhead.zoo import MODELS
 
 FOLDER = Path(__file__).parent
 
@@ -37,10 +38,13 @@ ORDER = [
 
 
 def find_recipe(name: str) -> Path:
-    """The file that is meant: one's own, or a shipped one by its name. An own file of the same name comes first."""
+    """The file that is meant: one's own, a shipped one by its name, or that of a shipped model. Own files come first."""
     own = Path(name).expanduser()
     if own.is_file():
         return own
+    of_model = MODELS / name / "recipe.yaml"
+    if Path(name).name == name and of_model.is_file():
+        return of_model
     shipped = recipes()
     if name.removesuffix(".yaml") in shipped:
         return FOLDER / f"{name.removesuffix('.yaml')}.yaml"

@@ -1,0 +1,383 @@
+"""clearhead train: from text and a recipe to a model, watched while it learns."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+from rich.console import Console, RenderableType
+from rich.file_proxy import FileProxy
+from rich.text import Text
+
+from clearhead.cli.style import err, note, out, print_json, table_of, waiting
+from clearhead.errors import ClearheadError, InputError
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from clearhead.train import Recipe, Result
+    from clearhead.views.training import Story
+
+EVERY = 10.0  # seconds between two lines, where there is no terminal
+TRIED = 3  # steps of a dry run
+SILENT = 600.0  # seconds without news after which a watched run may have been stopped
+STOPPING = "Finishing this step and writing a checkpoint; the same command goes on. Ctrl-C again stops at once."
+
+
+def command(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A YAML file, or the name of a shipped recipe (--list).", metavar="RECIPE")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(help="Change what the recipe says: data.train=my.txt steps=1000.", metavar="KEY=VALUE …"),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the shipped recipes.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the recipe. With settings: every key as it would be used.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Prepare, take three steps, say what to expect, keep nothing.")
+    ] = False,
+    watch: Annotated[
+        Path | None, typer.Option(help="Look at a run in this folder, while it goes or later.", metavar="FOLDER")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of the live view.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train a model as a recipe says.
+
+    A recipe is a short YAML file: data, model, optimiser, how long. What it
+    leaves open, or should be otherwise, is said behind it as key=value.
+
+    Everything goes to the folder `out`: log, checkpoints, and at the end the
+    model in `out`/model, to be used like any other.
+
+    Ctrl-C stops after the step. The same command goes on where the run was,
+    also after a crash, and ends with the same weights.
+
+    Examples:
+
+      clearhead train language-model data.train=my.txt out=runs/mine
+
+      clearhead train language-model --show > mine.yaml
+
+      clearhead train mine.yaml optimizer.lr=1e-3 steps=2000 --dry-run
+
+      clearhead train --watch runs/mine
+
+      torchrun --nproc-per-node 8 -m clearhead train mine.yaml
+    """
+    if listing:
+        _list()
+        return
+    if watch is not None:
+        _watch(watch)
+        return
+    if recipe is None:
+        raise InputError("Say which recipe: a file, or a shipped one (clearhead train --list).")
+    from clearhead.zoo.recipes import find_recipe
+
+    path, given = find_recipe(recipe), _complete(settings or [])
+    if show and not given:
+        sys.stdout.write(path.read_text(encoding="utf-8"))
+        return
+    leads = int(os.environ.get("RANK", "0")) == 0
+    with waiting("Getting ready …"):
+        from clearhead.train.recipe import read_recipe, write_recipe
+    try:
+        asked = read_recipe(path, given)
+    except ClearheadError:  # under torchrun every process reads the recipe, and one complains
+        if leads:
+            raise
+        raise typer.Exit(1) from None
+    if show:
+        sys.stdout.write(write_recipe(asked))
+    elif dry_run:
+        _dry_run(asked)
+    else:
+        _train(asked, leads, plain, as_json)
+
+
+def _complete(settings: list[str]) -> list[str]:
+    """Held-out data that is named takes the place of a share of the training data that the recipe keeps back."""
+    named = [setting.split("=")[0].strip() for setting in settings]
+    own = any(f"{key}.".startswith("data.valid.") for key in named) and "data.held_out" not in named
+    return [*settings, "data.held_out=0"] if own else settings
+
+
+def _list() -> None:
+    from clearhead.zoo.recipes import recipes
+
+    out().print(table_of(recipes()))
+    note("\nRead one:  clearhead train language-model --show")
+
+
+# ---- a run
+
+
+def _train(recipe: Recipe, leads: bool, plain: bool, as_json: bool) -> None:
+    if leads:
+        note(f"Preparing {recipe.out} …")
+    watcher = _Lines() if plain or not leads or not err().is_terminal else _View()
+    try:
+        with watcher:
+            from clearhead.train import train
+
+            result = train(recipe, watchers=[watcher])
+    except KeyboardInterrupt:
+        if leads:
+            note("Stopped. The same command goes on from the last checkpoint, if there was one.")
+        raise typer.Exit(130) from None
+    if not leads:
+        return
+    if as_json:
+        print_json({"finished": result.finished, "step": result.step, "metrics": result.metrics, "test": result.test,
+                    "model": str(result.model) if result.finished else None})  # fmt: skip
+    else:
+        _tell(result, recipe)
+    if not result.finished:
+        raise typer.Exit(130)
+
+
+def _tell(result: Result, recipe: Recipe) -> None:
+    """What came out of it, and what to do next."""
+    from clearhead.views.training import measures
+
+    if not result.finished:
+        note(f"Stopped after step {result.step:,}. The same command goes on from there.")
+        return
+    told = {"held out": measures(result.metrics), "test": measures(result.test), "model": f"{result.model}"}
+    out().print()
+    out().print(table_of({name: value for name, value in told.items() if value}))
+    out().print(f"\nTry it:\n\n  {next_command(recipe, result.model)}\n", markup=False, soft_wrap=True)
+
+
+def next_command(recipe: Recipe, model: Path) -> str:
+    """How to use the model: a verb, or a line of Python for a head that has none."""
+    name = recipe.objective["name"]
+    if name in ("causal-lm", "prompted-lm"):
+        return f'clearhead generate "{recipe.evaluation.sample or "Once upon a time"}" -m {model} --top-k 40'
+    if name == "span-corruption":
+        return f'clearhead generate "The cat <extra_id_0> on the mat." -m {model}'
+    if name in ("seq2seq", "denoising"):
+        return f'clearhead generate "Your text here." -m {model} --num-beams 4'
+    if name in ("masked-lm", "bert-pretraining", "sentence-order", "distillation", "translation-lm"):
+        return f'clearhead fill "The cat [MASK] on the mat." -m {model}'
+    if name.startswith("sentence-"):
+        return f'clearhead embed "A cat." "A kitten." "Stock prices." -m {model}'
+    if name == "question-answering":
+        texts, span = "'Who sat?', 'A cat sat.'", "y.start_logits.argmax() : y.end_logits.argmax() + 1"
+        answer = f"p.tokenizer.decode(x['input_ids'][0][{span}])"
+    elif name == "tagging":
+        texts, answer = "'Your text here.'", "[p.model.config.id2label[n] for n in y.logits[0].argmax(-1).tolist()]"
+    else:
+        texts, answer = "'Your text here.'", "p.model.config.id2label[int(y.logits[0].argmax())]"
+    ask = f"x = p.tokenizer({texts}, return_tensors='pt'); y = p.model(**x)"
+    return f"python -c \"import clearhead as ch; p = ch.load('{model}'); {ask}; print({answer})\""
+
+
+class _Lines:
+    """A line now and then: for a file, a pipe, or a terminal that should stay quiet."""
+
+    def __init__(self) -> None:
+        self.said = -EVERY  # when a step was last told
+        self.listens = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        from clearhead.views.training import line_of
+
+        if event["event"] == "step" and not self.listens:
+            self.listens = _on_interrupt(lambda: os.write(2, f"{STOPPING}\n".encode()))
+        if event["event"] == "step":
+            now = time.monotonic()
+            if now - self.said < EVERY and event["step"] != event["steps"]:
+                return
+            self.said = now
+        line = line_of(event)
+        if line is not None:
+            print(line, file=sys.stderr, flush=True)
+
+
+class _View:
+    """The live picture. It starts with the run; before that, tokenising has its own bar."""
+
+    def __init__(self) -> None:
+        from clearhead.views.training import Story
+
+        self.story = Story()
+        self.newest = time.monotonic()
+        self.stopping = False
+        self.stderr = sys.stderr
+        self.console = Console(file=self.stderr, highlight=False)
+        self.live: Live | None = None
+        self.listens = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live is not None:
+            self.live.stop()
+            sys.stderr = self.stderr
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self.story.hear(event)
+        self.newest = time.monotonic()
+        if event["event"] == "note":
+            self.console.print(event["text"], style="dim", markup=False)
+        elif event["event"] == "begin":
+            self._begin()
+        elif event["event"] == "step" and not self.listens:
+            self.listens = _on_interrupt(self._stop)
+
+    def _begin(self) -> None:
+        from rich.live import Live
+
+        self.live = Live(
+            console=self.console, get_renderable=self.picture, refresh_per_second=2, redirect_stdout=False,
+            redirect_stderr=False,
+        )  # fmt: skip
+        self.live.start()
+        sys.stderr = _Above(self.console, self.stderr)
+
+    def _stop(self) -> None:
+        self.stopping = True
+
+    def picture(self) -> RenderableType:
+        words = Text(STOPPING) if self.stopping else Text("Ctrl-C stops; the same command goes on.", style="dim")
+        return _picture(self.story, self.console, time.monotonic() - self.newest, words)
+
+
+def _picture(story: Story, console: Console, since: float, footer: Text) -> RenderableType:
+    from clearhead.views.training import draw
+
+    height = console.height - 1 if console.is_terminal else 50
+    return draw(story, console.width, height, since, None if story.end else footer)
+
+
+class _Above(FileProxy):
+    """What others write to standard error while the picture stands: it appears above, as plain lines."""
+
+    @property
+    def rich_proxied_file(self) -> Any:  # other consoles write here too
+        return self
+
+    def isatty(self) -> bool:
+        return False
+
+
+def _on_interrupt(say: Callable[[], object]) -> bool:
+    """Say something at Ctrl-C, and leave the rest to the loop, which listens for it while it takes steps."""
+    acts = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is threading.main_thread() and callable(acts):
+
+        def both(number: int, frame: FrameType | None) -> None:
+            say()
+            acts(number, frame)
+
+        signal.signal(signal.SIGINT, both)
+    return True
+
+
+# ---- before a run, and beside it
+
+
+def _dry_run(recipe: Recipe) -> None:
+    """The beginning of the run, in a folder that is thrown away."""
+    if "RANK" in os.environ:
+        raise InputError("A dry run is for one process: leave torchrun out.")
+    note(f"Preparing as the run would, and taking {TRIED} steps …")
+    told: dict[str, dict[str, Any]] = {}
+
+    class Enough(Exception):
+        pass
+
+    def watch(event: dict[str, Any]) -> None:
+        told[event["event"]] = event
+        if event["event"] == "step" and event["step"] >= TRIED:
+            raise Enough
+
+    from clearhead.train import train
+
+    with TemporaryDirectory() as folder, suppress(Enough):
+        data = replace(recipe.data, cache=None)
+        train(replace(recipe, out=str(Path(folder) / "run"), data=data, log_every=1), watchers=[watch])
+    begin, step = told["begin"], told["step"]
+    from clearhead.views.training import amount, number, roughly
+
+    epochs = begin["steps"] / max(begin["steps_per_epoch"], 1)
+    whole = roughly(step["left"] * begin["steps"] / max(begin["steps"] - step["step"], 1))
+    pace = f"{step['tokens_per_second']:,.0f} tokens/s on {begin['device']}, {begin['precision']}"
+    facts = {
+        "model": f"{begin['family']}, {amount(begin['parameters'])} parameters, {begin['objective']}",
+        "data": f"{begin['examples']:,} examples, {begin['steps_per_epoch']:,} steps an epoch",
+        "run": f"{begin['steps']:,} steps, {epochs:,.2f} epochs",
+        "time": f"about {whole} at {pace}, without evaluations" if step["left"] else pace,
+        "memory": _memory(begin["device"]),
+        "first loss": number(step["loss"]),
+    }
+    out().print(table_of(facts))
+    note(f"Nothing was kept. Without --dry-run the run goes to {recipe.out}.")
+
+
+def _memory(device: str) -> str:
+    """The most that was needed, as far as it can be measured."""
+    import torch
+
+    if device.startswith("cuda"):
+        return f"{torch.cuda.max_memory_allocated() / 2**30:,.1f} GiB of the GPU's at most"
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return (
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30:,.1f} GiB at most, for the whole process"
+    )
+
+
+def _watch(folder: Path) -> None:
+    """The picture of a run that goes on elsewhere, from its log."""
+    path = folder.expanduser() / "log.jsonl"
+    if not path.is_file():
+        raise InputError(f"{folder} holds no log of a run (log.jsonl). Give the folder that the recipe calls out.")
+    with waiting("Getting ready …"):
+        from clearhead.train.log import read_log
+
+    def picture() -> RenderableType:
+        since = time.time() - path.stat().st_mtime
+        quiet = f"Nothing new for {roughly(since)}: has the run been stopped?" if since > SILENT else ""
+        story = story_of(read_log(path))
+        ended[0] = bool(story.end)
+        return _picture(story, console, since, Text(quiet or "Ctrl-C ends the view; the run goes on.", style="dim"))
+
+    from rich.live import Live
+
+    from clearhead.views.training import roughly, story_of
+
+    console, ended = out(), [False]
+    if not console.is_terminal:
+        console.print(picture())
+        return
+    with suppress(KeyboardInterrupt), Live(picture(), console=console, auto_refresh=False) as live:
+        while not ended[0]:
+            time.sleep(1)
+            live.update(picture(), refresh=True)
