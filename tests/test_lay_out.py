@@ -1,5 +1,9 @@
 """Writing lays matrices out for its kernels; nobody else may notice: values, ties, files and gradients stay."""
 
+import threading
+import time
+
+import pytest
 import torch
 from torch import nn
 
@@ -57,3 +61,89 @@ def test_what_lies_well_is_not_copied():
     address = layer.weight.data_ptr()
     lay_out(layer)
     assert layer.weight.data_ptr() == address
+
+
+def turned_layer(inputs: int = 6, outputs: int = 10) -> Linear:
+    layer = Linear(inputs, outputs)
+    layer.weight.data = layer.weight.data.t().contiguous().t()
+    return layer
+
+
+@pytest.mark.parametrize("options", [{"fused": True}, {"foreach": True}, {}], ids=str)
+@pytest.mark.parametrize("begun", ["a step before", "a gradient before"])
+def test_training_goes_on_as_if_nothing_had_been_written(options, begun):
+    """A fused optimiser walks weights, gradients and averages in the order of memory: none may change alone."""
+
+    def train(write: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        layer, x = turned_layer(), torch.randn(2, 6)
+        learns = torch.optim.AdamW(layer.parameters(), lr=0.1, **options)
+        for n in range(6):
+            learns.zero_grad()
+            if write and n == 3 and begun == "a step before":
+                lay_out(layer)
+            layer(x).square().sum().backward()
+            if write and n == 0 and begun == "a gradient before":
+                lay_out(layer)
+            learns.step()
+        return layer.weight.detach().clone()
+
+    torch.testing.assert_close(train(True), train(False))
+
+
+def test_a_gradient_without_an_optimiser_keeps_the_matrix_in_place():
+    layer = turned_layer()
+    layer(torch.ones(1, 6)).sum().backward()
+    lay_out(layer)
+    assert not layer.weight.is_contiguous()
+    layer.weight.grad = None
+    lay_out(layer)
+    assert layer.weight.is_contiguous()
+
+
+def test_what_was_written_in_inference_mode_can_still_be_trained(tmp_path):
+    model = hub.load_model(saved_gpt2(tmp_path))
+    with torch.inference_mode():
+        model.generate(torch.arange(5)[None], max_new_tokens=3)
+    assert not turned(model) and not any(p.is_inference() for p in model.parameters())
+    model.train()(torch.arange(5)[None]).logits.sum().backward()
+
+
+def test_what_processes_share_stays_shared():
+    layer = turned_layer().share_memory()
+    address = layer.weight.data_ptr()
+    lay_out(layer)
+    assert layer.weight.is_shared() and layer.weight.data_ptr() == address
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_and_parametrised_weights_are_left_alone(tmp_path):
+    model = hub.load_model(saved_gpt2(tmp_path))
+    up, down = model.stack.layers[0].feedforward.up, model.stack.layers[1].feedforward.down
+    up.weight = nn.Parameter(up.weight.data.to_sparse_csr(), requires_grad=False)
+    nn.utils.parametrizations.weight_norm(down)
+    with torch.no_grad():
+        wanted = model(torch.arange(5)[None]).logits[:, -1].argmax(-1)
+    assert model.generate(torch.arange(5)[None], max_new_tokens=1)[:, -1] == wanted
+    assert up.weight.layout is torch.sparse_csr
+
+
+def test_two_texts_begun_at_once(monkeypatch):
+    """Each matrix is laid out once: the second to come must not take it from under the first."""
+    layer, seen, copy = turned_layer(), [], torch.Tensor.contiguous
+
+    def slowly(tensor: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.05)
+        return copy(tensor)
+
+    def begin() -> None:
+        lay_out(layer)
+        seen.append(layer.weight.data_ptr())
+
+    monkeypatch.setattr(torch.Tensor, "contiguous", slowly)
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 4 and set(seen) == {layer.weight.data_ptr()}

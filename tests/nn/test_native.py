@@ -97,6 +97,22 @@ def test_many_rows_are_right_group_by_group(library, kind):
     assert broken.nonzero().flatten().tolist() == [5, 6]
 
 
+@needs_kernels
+@pytest.mark.parametrize("kind", [native.I8, native.I4])
+@pytest.mark.parametrize("size", [0.0, 1e-45, 1e-36, 1e-34, 1e-20, 1e20, 1e30])
+def test_many_rows_of_any_size(library, kind, size):
+    """Inputs of the largest codes and alternating signs, next to an outlier: no sum of whole numbers runs over."""
+    data, scales, matrix = stored(torch.randn(40, 64).sign(), kind)
+    x = torch.randn(9, 64).sign() * size
+    x[4] = matrix[7].sign() * size  # all products of one sign
+    x[5, 3] *= 1000
+    y = torch.empty(9, 40)
+    library.linear(kind, address(x), address(data), address(scales), None, address(y), 9, 64, 40, 1)
+    wanted = x.double() @ matrix.t()
+    allowed = 1e-5 * wanted.abs() + x.abs().amax(-1, keepdim=True) / 60000 * matrix.abs().sum(-1)
+    assert bool(((y - wanted).abs() <= allowed + 64e-34).all())
+
+
 class Spy:
     """Counts the calls of the native product."""
 

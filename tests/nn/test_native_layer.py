@@ -298,6 +298,7 @@ def test_other_parts(spy, monkeypatch):
         lambda block: setattr(block, "feedforward", FeedForward(32, 64, gated=True)),
         lambda block: setattr(block, "feedforward", FeedForward(32, 64, "tanh")),
         lambda block: setattr(block.feedforward, "down", nn.Linear(64, 32)),
+        lambda block: setattr(block.feedforward.activation, "function", nn.ReLU()),
         lambda block: parametrize.register_parametrization(block.feedforward.up, "weight", nn.Tanh()),
         lambda block: setattr(block, "placement", "parallel"),
     ]
@@ -472,6 +473,9 @@ CHANGES = {  # what may happen between two steps: the change, and whether C may 
     "another matrix": (lambda stack: setattr(stack.layers[1].feedforward, "down", FeedForward(48, 192).down), True),
     "another activation": (
         lambda stack: setattr(stack.layers[1].feedforward.activation, "function", torch.nn.functional.relu), True
+    ),
+    "an activation that is a module": (
+        lambda stack: setattr(stack.layers[1].feedforward.activation, "function", nn.ReLU()), False
     ),
     "another scale": (lambda stack: setattr(stack.layers[1].attention, "scale", 0.9), True),
     "another eps": (lambda stack: setattr(stack.layers[1].attention_norm, "eps", 0.5), True),

@@ -245,7 +245,7 @@ static void share(void *job) { piece(job, thread_number(), thread_count()); }
 // Many rows (a prompt) with int8 and int4 weights: there arithmetic is what takes time, and whole numbers of 16 bits
 // multiply twice as fast as fp32. Each row is cut into groups of 32 inputs; a group becomes whole numbers up to 32,767
 // times its own scale, which is right to 1/65,534 of the largest in it. Codes are whole numbers already, and the sums of a
-// group are exact.
+// group are exact. A group whose largest is below 1e-34 counts as zeros.
 //
 // Numbers n and 16 + n of a group lie side by side as a pair in 32 bits: one instruction multiplies both and adds. It is
 // x86's; elsewhere there is nothing to gain.
@@ -461,7 +461,6 @@ typedef struct {
     float *own;                                    // what each has for itself: normed rows, then scores
     long own_size;
 } Work;
-
 
 // e^x = 2^n * e^r with |r| <= ln(2) / 2, where eight terms of the series are enough. Below -87 and above 88: as there.
 INLINE floats exponential(floats x) {
