@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from clearhead import explain, generate, hub, models, nn, text
+    from clearhead import explain, generate, hub, models, nn, studies, text, train
     from clearhead.errors import ClearheadError
     from clearhead.nn.glass import tap, tap_points, trace
     from clearhead.pipeline import Pipeline, load
@@ -24,7 +24,7 @@ _NAMES = {
     "tap_points": "clearhead.nn.glass",
     "trace": "clearhead.nn.glass",
 }
-_ROOMS = ("explain", "generate", "hub", "models", "nn", "text")
+_ROOMS = ("explain", "generate", "hub", "models", "nn", "studies", "text", "train")
 
 __all__ = [
     "ClearheadError",
@@ -35,10 +35,12 @@ __all__ = [
     "load",
     "models",
     "nn",
+    "studies",
     "tap",
     "tap_points",
     "text",
     "trace",
+    "train",
 ]
 
 

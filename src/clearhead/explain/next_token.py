@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.explain.finding import Finding
 from clearhead.models.model import EncoderDecoderModel, StackModel
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ class Candidate:
     logit: float  # the score before the softmax
 
 
-@dataclass(frozen=True)
-class NextTokens:
+@dataclass(frozen=True, repr=False)
+class NextTokens(Finding):
     """The finding. `text` is what stands before the next token; of an encoder–decoder, what it has written so far."""
+
+    kind: ClassVar[str] = "next-tokens"
 
     model: str
     text: str
@@ -49,17 +51,10 @@ class NextTokens:
         """As unsure as a fair choice among so many tokens (the perplexity of this step)."""
         return float(2**self.entropy)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def to_csv(self) -> str:
-        """A line for each candidate, and one with the names."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["rank", "token", "token_id", "probability", "logit"])
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["rank", "token", "token_id", "probability", "logit"]
         for rank, found in enumerate(self.candidates, start=1):
-            writer.writerow([rank, found.token, found.token_id, found.probability, found.logit])
-        return out.getvalue()
+            yield [rank, found.token, found.token_id, found.probability, found.logit]
 
 
 def next_token(

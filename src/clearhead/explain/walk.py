@@ -6,13 +6,15 @@ feed-forward → the layers above → scores for every word → the choice.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.explain.finding import Finding
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.nn.glass import trace
 from clearhead.nn.stack import Stack
@@ -54,9 +56,11 @@ class Step:
     guesses: list[tuple[str, float]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Walk:
-    """The finding. `seen` are the tokens the columns speak of; `token` is the followed one."""
+@dataclass(frozen=True, repr=False)
+class Walk(Finding):
+    """The finding. `tokens` are those the columns speak of; `token` is the followed one."""
+
+    kind: ClassVar[str] = "walk"
 
     model: str
     tokens: list[str]
@@ -71,8 +75,16 @@ class Walk:
     def token(self) -> str:
         return self.tokens[self.position]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["step", "title", "tap", "what", "place", "number"]
+        for n, step in enumerate(self.steps, start=1):
+            at = [n, step.title, step.tap]
+            for vector in step.vectors:
+                yield from ([*at, vector.label, d, value] for d, value in enumerate(vector.numbers))
+            for column in step.columns:
+                pairs = zip(self.tokens, column.numbers, strict=True)
+                yield from ([*at, column.label, token, value] for token, value in pairs)
+            yield from ([*at, "chance", token, chance] for token, chance in step.guesses)
 
 
 def walk(

@@ -1,1 +1,1 @@
-"""From a finding to a picture. So far: the terminal."""
+"""From a finding to a picture: in the terminal, in a notebook, on a page."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.explain.finding import Finding
 from clearhead.explain.next_token import NextTokens
 from clearhead.explain.walk import Step, Vector, Walk
 
@@ -15,6 +24,10 @@ COLOURS = {"query": "#9b7be0", "key": "#e08f3c", "value": "#4a8fd8", "plain": ""
 # Tokens take turns, so that neighbours can be told apart.
 TOKEN_COLOURS = ("#7a4fd0", "#b5651d", "#2f74c0", "#3f9b5f", "#c0447f")
 _BAR = 24
+ACCENT, WARM, PLUS, MINUS = "#8a6ff0", (232, 145, 47), "#2f9d95", "#cf5c48"
+HEADS = ("#4f86d0", "#d9772b", "#2f9d6b", "#d0555c", "#8f70d6", "#9c7452", "#d065a5", "#7f8c97", "#a39a2a", "#2aa0b0")
+_SHADES = " ·░▒▓█"  # from nothing to everything
+_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def show_spaces(token: str) -> str:
@@ -36,15 +49,20 @@ def chip(text: str) -> str:
 
 
 def draw_walk(walk: Walk, console: Console) -> None:
+    for part in _walk(walk, console.width):
+        console.print(part)
+
+
+def _walk(walk: Walk, width: int) -> Iterator[RenderableType]:
     head = Text()
     head.append(walk.model, style="bold")
     head.append(f"  layer {walk.layer} of {walk.layers}, head {walk.head} of {walk.heads}, counted from 0\n")
     for n, token in enumerate(walk.tokens):
         head.append(chip(show_spaces(token)), style="bold reverse" if n == walk.position else "dim")
         head.append(" ")
-    console.print(head, "")
+    yield Group(head, "")
     for n, step in enumerate(walk.steps, start=1):
-        console.print(_draw_step(n, step, walk, console.width))
+        yield _draw_step(n, step, walk, width)
 
 
 def _draw_step(number: int, step: Step, walk: Walk, width: int) -> RenderableType:
@@ -107,6 +125,13 @@ def draw_next(
     numbered   with numbers to choose by          added   how many characters at the end were chosen on the way
     first      with a title, and how to read it; the same figure further on goes without
     """
+    for part in _next(found, console.width, numbered, added, first):
+        console.print(part)
+
+
+def _next(
+    found: NextTokens, width: int, numbered: bool = False, added: int = 0, first: bool = True
+) -> Iterator[RenderableType]:
     edge = len(found.text) - added
     head = Text.assemble((found.model, "bold"), "  what may come next\n") if first else Text()
     if found.source is not None:
@@ -114,14 +139,14 @@ def draw_next(
     head.append(_one_line(found.text[:edge]), style="dim")
     head.append(_one_line(found.text[edge:]), style="bold")
     head.append("▁", style=COLOURS["value"])
-    console.print(head)
-    console.print(_ranked(found, console.width, numbered))
+    yield head
+    yield _ranked(found, width, numbered)
     says = (
         f"These {len(found.candidates)} hold {found.shown:.1%} of all chances. Entropy {found.entropy:.1f} bits: as "
         f"unsure as a fair choice among {found.as_many:,.0f} of the {found.vocabulary:,} tokens."
     )
     short = f"{found.shown:.1%} of all chances; entropy {found.entropy:.1f} bits"
-    console.print(f"Bars: against the likeliest. {says}\n" if first else f"{short}\n", style="dim")
+    yield Text(f"Bars: against the likeliest. {says}\n" if first else f"{short}\n", style="dim")
 
 
 def _ranked(found: NextTokens, width: int, numbered: bool) -> Table:
@@ -150,3 +175,324 @@ def _ranked(found: NextTokens, width: int, numbered: bool) -> Table:
 
 def _one_line(text: str) -> str:
     return text.replace("\n", "⏎").replace("\t", "⇥")
+
+
+# ---- any finding
+
+
+def drawn(finding: Finding) -> RenderableType:
+    """The finding as something `rich` prints, as wide as the terminal is."""
+    return _Drawing(finding)
+
+
+def text_of(finding: Finding) -> str:
+    """The same as a string: with colours where the output is a terminal, else without."""
+    colour = sys.stdout is not None and sys.stdout.isatty()
+    width = min(shutil.get_terminal_size((100, 40)).columns, 160)
+    console = Console(file=io.StringIO(), width=width, force_terminal=colour, highlight=False)
+    console.print(drawn(finding))
+    return console.file.getvalue().rstrip("\n")  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    finding: Finding
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        way = _WAYS.get(self.finding.kind)
+        if way is None:
+            yield Text(f"{self.finding.kind}: no picture for the terminal; see .to_dict() or .save(…).")
+        else:
+            yield from way(self.finding, options.max_width)
+
+
+def _title(finding: Any, question: str) -> Text:
+    return Text.assemble((str(getattr(finding, "model", "")), "bold"), f"  {question}\n")
+
+
+def _note(text: str) -> Text:
+    return Text(f"\n{text}", style="dim")
+
+
+def _names(tokens: Sequence[Any]) -> list[str]:
+    return [show_spaces(token if isinstance(token, str) else token.text) for token in tokens]
+
+
+def _shade(share: float) -> str:
+    """Two cells of ink."""
+    level = 0 if not share > 0.004 else 1 + min(int(share * (len(_SHADES) - 1)), len(_SHADES) - 2)
+    return _SHADES[level] * 2
+
+
+def _matrix(
+    rows: Sequence[str], columns: int, cell: Callable[[int, int], tuple[str, str]], width: int, most: int = 40
+) -> Iterator[RenderableType]:
+    """Shaded cells (text, style) behind the names of their rows; what does not fit is cut and said."""
+    label = min(max((cell_len(row) for row in rows), default=1), max(8, width // 4))
+    room = max(1, (width - label - 2) // len(cell(0, 0)[0]))
+    for n, row in enumerate(rows[:most]):
+        line = Text(row)
+        line.truncate(label, overflow="ellipsis")
+        line = Text(" " * (label - line.cell_len)) + line + Text("  ")
+        for k in range(min(columns, room)):
+            text, style = cell(n, k)
+            line.append(text, style=style)
+        yield line
+    left = [
+        f"{len(rows) - most} more rows" if len(rows) > most else "",
+        f"{columns - room} more columns" if columns > room else "",
+    ]
+    if any(left):
+        yield Text(f'… {" and ".join(filter(None, left))}: see .save("….html").', style="dim")
+
+
+def _highlighted(
+    names: Sequence[str], shares: Sequence[float], numbers: bool = True, ink: tuple[int, int, int] = WARM
+) -> Text:
+    """A text with a highlight behind each token, as strong as its share of the largest."""
+    high = max((share for share in shares if share == share), default=0.0) or 1.0
+    line = Text()
+    for name, share in zip(names, shares, strict=True):
+        strength = share / high if share == share else -1.0
+        number = f" {share:.0%}" if numbers and share >= 0.005 else ""
+        if strength < 0:
+            style = "dim"
+        elif strength < 0.12:
+            style = ""
+        else:
+            style = "#1c1b19 on #" + "".join(f"{round(245 + (part - 245) * strength):02x}" for part in ink)
+        line.append(chip(name + number), style=style)
+        line.append(" ")
+    return line
+
+
+def _signed(value: float, most: float) -> tuple[str, str]:
+    share = abs(value) / (most or 1.0) if value == value else 0.0
+    return _shade(share), MINUS if value < 0 else PLUS
+
+
+def _attention(found: Any, width: int) -> Iterator[RenderableType]:
+    layer, head = telling_head(found)
+    rows = found.weights[layer, head]
+    names, colour = _names(found.tokens), HEADS[found.heads[head] % 10]
+    yield _title(found, f"who looks at whom: layer {found.layers[layer]}, head {found.heads[head]}")
+    yield from _matrix(names, len(found.keys), lambda q, k: (_shade(float(rows[q, k])), colour), width)
+    best = [(float(rows[q, k]), q, k) for q, k in zip(range(len(names)), rows.argmax(1).tolist(), strict=True)]
+    keys = _names(found.keys)
+    links = ", ".join(f"{names[q]} → {keys[k]} {share:.0%}" for share, q, k in sorted(best, reverse=True)[:4])
+    yield _note(
+        f"Each row looks at the columns: the same tokens, left to right. Denser is more, a row sums to 1. "
+        f"Strongest: {links}. The most telling of {len(found.layers) * len(found.heads)} heads is shown."
+        if names == keys
+        else f"Each row looks at the columns: {' '.join(keys)}. Denser is more, a row sums to 1. Strongest: {links}."
+    )
+
+
+def telling_head(found: Any) -> tuple[int, int]:
+    """The head (its places in the finding) with most to show: sharp, and not only on the first token or a neighbour."""
+    queries, keys = found.weights.shape[2:]
+    counts = np.ones((queries, keys), dtype=bool)
+    counts[:2], counts[:, 0] = False, False
+    counts[:, [token.word is None for token in found.keys]] = False
+    if found.side != "cross":
+        counts &= ~(np.eye(queries, keys, dtype=bool) | np.eye(queries, keys, -1, dtype=bool))
+    scores = (np.nan_to_num(found.weights) ** 2 * counts).sum((2, 3))
+    layer, head = np.unravel_index(scores.argmax(), scores.shape)
+    return int(layer), int(head)
+
+
+def _query_key(found: Any, width: int) -> Iterator[RenderableType]:
+    own = show_spaces(found.tokens[found.position].text)
+    yield _title(found, f"how {own} chooses where to look: layer {found.layer}, head {found.head}")
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("key", no_wrap=True, style=COLOURS["key"])
+    table.add_column("products", no_wrap=True)
+    for name in ("score", "weight"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    room = max(4, min(len(found.query), width - 60))
+    most = float(np.abs(found.products).max())
+    for n, name in enumerate(_names(found.keys)):
+        parts = np.array_split(found.products[n], room)
+        strip = Text.assemble(
+            *((_signed(float(part.sum()), most)[0][0], _signed(float(part.sum()), most)[1]) for part in parts)
+        )
+        weight = "hidden" if found.hidden[n] else f"{found.weights[n]:.1%}"
+        table.add_row(
+            name,
+            strip,
+            f"{found.scores[n]:.3f}",
+            weight,
+            Text(bar(float(found.weights[n]), 16), style=COLOURS["query"]),
+        )
+    yield table
+    yield _note("Query times key, number by number (teal above zero, red below); their scaled sum is the score.")
+
+
+def _ablation(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, f"which heads matter here: {found.what}")
+    most = float(np.nanmax(np.abs(found.effect)))
+    yield Text(" " * 10 + "".join(f"{head:>7}" for head in found.heads), style="dim")
+    order = list(reversed(range(len(found.layers))))  # layers run from bottom to top
+    rows = [f"layer {found.layers[n]}" for n in order]
+
+    def cell(r: int, k: int) -> tuple[str, str]:
+        value = float(found.effect[order[r], k])
+        share = abs(value) / (most or 1.0)
+        style = "dim" if share < 0.15 else MINUS if value < 0 else ACCENT
+        return f"{value:7.3f}", f"bold {style}" if share > 0.6 else style
+
+    yield from _matrix([f"{row:>8}" for row in rows], len(found.heads), cell, width)
+    for title, list_ in (
+        (" with all heads", found.before),
+        (" without layer {}, head {}".format(*found.strongest), found.after),
+    ):
+        yield Text(f"\n{title.strip()}", style="dim")
+        yield draw_guesses([(one.token, one.probability) for one in list_[:5]])
+
+
+def _saliency(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, f"which words did it come from: {found.method.replace('-x-', ' × ').replace('-', ' ')}")
+    names = _names(found.tokens)
+    few = found.outputs if len(found.outputs) <= 8 else found.outputs[:8]
+    for output, scores in zip(few, found.scores, strict=False):
+        against = f" rather than {show_spaces(output.against)}" if output.against else ""
+        chance = f"  {output.probability:.1%}" if output.probability is not None else ""
+        yield Text.assemble((show_spaces(output.text), "bold"), (against + chance, "dim"))
+        yield _highlighted(names, [float(score) for score in scores])
+    rest = len(found.outputs) - len(few)
+    yield _note(
+        "Each line sums to 100 %; stronger is more." + (f" {rest} more outputs are in the finding." if rest else "")
+    )
+
+
+def _rank_style(rank: int) -> str:
+    strength = max(0.1, 0.95 - float(np.log10(max(rank, 1))) * 0.27)
+    ground = tuple(round(235 + (part - 235) * strength) for part in (51, 32, 143))
+    return f"{'#ffffff' if strength > 0.45 else '#1c1b19'} on #{ground[0]:02x}{ground[1]:02x}{ground[2]:02x}"
+
+
+def _layer_rows(layers: Sequence[int]) -> list[tuple[int, str]]:
+    """From the last layer down to the embedding, as in the stacks of the papers."""
+    return [(n, "embedding" if layers[n] == 0 else f"layer {layers[n]}") for n in reversed(range(len(layers)))]
+
+
+def _hidden_states(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, "when did the model make up its mind")
+    across = max(1, (width - 10) // 13)
+    for first in range(0, min(len(found.positions), across * 4), across):
+        places = range(first, min(first + across, len(found.positions)))
+        yield Text(" " * 10 + "".join(_fit(show_spaces(found.chosen[p].text), 12) + " " for p in places), style="bold")
+        for n, name in _layer_rows(found.layers):
+            line = Text(f"{name:>9} ", style="dim")
+            for p in places:
+                rank = int(found.ranks[n, p])
+                line.append(
+                    _fit(show_spaces(found.top[n][p][0][0]), 11 - len(str(rank))) + f" {rank}", style=_rank_style(rank)
+                )
+                line.append(" ")
+            yield line
+        yield Text()
+    yield Text(
+        "The best guess after each layer, and the rank of the token above the column. Darkest: rank 1.", style="dim"
+    )
+
+
+def _fit(text: str, width: int) -> str:
+    """Exactly so many cells."""
+    line = Text(text)
+    line.truncate(width, overflow="ellipsis")
+    return line.plain + " " * (width - line.cell_len)
+
+
+def _comparison(found: Any, width: int) -> Iterator[RenderableType]:
+    names = [show_spaces(one.text) for one in found.candidates]
+    yield _title(found, f"which one does it lean to: {' or '.join(names)}")
+    yield Text(" " * 10 + "".join(_fit(name, 10) + " " for name in names), style="bold")
+    for n, name in _layer_rows(found.layers):
+        line = Text(f"{name:>9} ", style="dim")
+        for rank in found.ranks[n].tolist():
+            line.append(f"{rank:>9,} ", style=_rank_style(rank)).append(" ")
+        yield line
+    yield _note("The rank of each candidate after each layer. Darkest: rank 1.")
+
+
+def _neurons(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, "what do these neurons answer to")
+    most = float(np.nanmax(np.abs(found.activations))) or 1.0
+    clusters = getattr(found, "clusters", None)
+    order = sorted(range(len(found.neurons)), key=lambda n: (clusters[n] if clusters else 0, n))
+    rows = [(f"[{clusters[n]}] " if clusters else "") + "·".join(map(str, found.neurons[n])) for n in order]
+    yield from _matrix(
+        rows, len(found.tokens), lambda r, k: _signed(float(found.activations[order[r], k]), most), width
+    )
+    yield _note(f"layer·neuron over the tokens: {' '.join(_names(found.tokens))}")
+
+
+def _factors(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, "what fires together")
+    names = _names(found.tokens)
+    for n, row in enumerate(found.factors):
+        high = float(row.max()) or 1.0
+        sparks = "".join(_LEVELS[min(7, int(value / high * 7.99))] for value in row.tolist())
+        best = " ".join(names[k] for k in row.argsort()[::-1][:4].tolist() if row[k] > 0)
+        line = Text.assemble((f"factor {n:<3}", "dim"), (sparks, ACCENT), "  ", best)
+        line.truncate(width, overflow="ellipsis")
+        yield line
+    yield _note(f"A bar for each of the {len(names)} tokens, and where the factor is strongest.")
+
+
+def _similarity(found: Any, width: int) -> Iterator[RenderableType]:
+    yield Text.assemble((f"{found.a} and {found.b}", "bold"), f"  where do they see alike: {found.measure.upper()}\n")
+    order = list(reversed(range(len(found.layers_a))))
+
+    def cell(r: int, k: int) -> tuple[str, str]:
+        value = float(found.values[order[r], k])
+        return f"{value:5.2f}", f"bold {ACCENT}" if value > 0.8 else ACCENT if value > 0.5 else "dim"
+
+    yield from _matrix([str(found.layers_a[n]) for n in order], len(found.layers_b), cell, width)
+    yield _note(
+        f"Rows: layers of {found.a}, bottom to top. Columns: layers of {found.b}. 1 is the same up to a rotation."
+    )
+
+
+def _patching(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, f"where is it decided: {found.tap}")
+    most = float(np.nanmax(np.abs(found.effect))) or 1.0
+    layers = getattr(found, "layers", list(range(len(found.effect))))
+    order = list(reversed(range(len(layers))))
+    yield from _matrix(
+        [f"layer {layers[n]}" for n in order],
+        found.effect.shape[1],
+        lambda r, k: _signed(float(found.effect[order[r], k]), most),
+        width,
+    )
+    yield _note(f"Effect of the patch for each layer and position; the strongest is {most:.3f}.")
+
+
+def _top_tokens(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, f"what excites neuron {found.layer}·{found.neuron} most")
+    for one in found.contexts:
+        line = Text(f"{one.activation:8.3f}  ", style="dim")
+        strongest = [max(0.0, value) for value in one.activations]
+        yield line + _highlighted(_names(one.tokens), strongest, numbers=False, ink=(138, 111, 240))
+    yield _note(
+        f"Strongest over {found.texts:,} texts ({found.seen:,} tokens); above zero at {found.fires:.1%} of them."
+    )
+
+
+_WAYS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
+    "walk": _walk,
+    "next-tokens": _next,
+    "attention": _attention,
+    "query-key": _query_key,
+    "ablation": _ablation,
+    "saliency": _saliency,
+    "hidden-states": _hidden_states,
+    "comparison": _comparison,
+    "neurons": _neurons,
+    "factors": _factors,
+    "similarity": _similarity,
+    "patching": _patching,
+    "top-tokens": _top_tokens,
+}

@@ -38,7 +38,7 @@ ORDER = [
 
 
 def find_recipe(name: str) -> Path:
-    """The file that is meant: one's own, a shipped one by its name, or that of a shipped model. Own files come first."""
+    """The file that is meant: one's own, a shipped one by its name, or a shipped model's. Own files come first."""
     own = Path(name).expanduser()
     if own.is_file():
         return own

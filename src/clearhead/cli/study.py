@@ -1,0 +1,253 @@
+"""clearhead study: small experiments from well-known articles, each one command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.style import MODEL_HELP, err, note, open_model, out, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from clearhead.studies import Features, Sentiment, Similarity
+    from clearhead.studies.finding import Finding, Watch
+    from clearhead.train.log import Event, Watcher
+
+app = typer.Typer(help="Small experiments from well-known articles, each one command.", no_args_is_help=True)
+EVERY = 10.0  # seconds between two lines, where there is no terminal
+
+Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, …")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
+
+
+@app.command("sentiment")
+def sentiment_command(
+    train: Annotated[str, typer.Option(help="Labelled sentences, a table: sentence, label.")],
+    test: Annotated[str | None, typer.Option(help="More of them, to be measured on and never fitted to.")] = None,
+    model: Model = "distilbert/distilbert-base-uncased",
+    sentences: Annotated[int, typer.Option(min=4, help="Use the first so many for the regression.")] = 2000,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
+    text: Annotated[str | None, typer.Option(help="The sentence's column: a name, or a number from 0.")] = None,
+    label: Annotated[str | None, typer.Option(help="The label's column; default: the second.")] = None,
+    fine_tune: Annotated[bool, typer.Option("--fine-tune", help="Then fine-tune the encoder on all of them.")] = False,
+    valid: Annotated[str | None, typer.Option(help="Fine-tuning: sentences that the best step is chosen by.")] = None,
+    out_folder: Annotated[str, typer.Option("--out", help="Fine-tuning: the folder of the run.")] = "runs/sentiment",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Fine-tuning: key=value of a recipe.", metavar="KEY=VALUE")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keep sentence vectors here; default: the user's cache.")] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Sentiment from a frozen encoder, as in "A Visual Guide to Using BERT for the First Time".
+
+    The first 2,000 sentences become vectors ([CLS], and the mean of all
+    tokens); a logistic regression on each is cross-validated. With
+    --fine-tune the encoder itself is trained on all sentences.
+
+    Examples:
+
+      clearhead study sentiment --train train.tsv --test test.tsv
+
+      clearhead study sentiment --train train.tsv --test test.tsv --fine-tune --out runs/sst2
+    """
+    pipe = open_model(model, task="features", device=device)
+    from clearhead.studies import sentiment
+    from clearhead.studies.frozen import default_cache
+
+    named = text is not None or label is not None
+    columns = {"text": _column(text or "0"), "label": _column(label or "1")} if named else None
+    with _watched() as watch:
+        found = sentiment(
+            pipe, train, test, sentences=sentences, folds=folds, columns=columns, cache=cache or default_cache(),
+            fine_tune=out_folder if fine_tune else None, valid=valid, settings=settings or (), watch=watch,
+            watchers=[_steps(watch)],
+        )  # fmt: skip
+    if not _printed(found, as_json, as_csv):
+        _draw_sentiment(found)
+
+
+@app.command("features")
+def features_command(
+    train: Annotated[str, typer.Option(help="Tagged sentences (CoNLL: a word and its tag in a line).")],
+    test: Annotated[str, typer.Option(help="More of them, to be measured on.")],
+    model: Model = "google-bert/bert-base-cased",
+    limit: Annotated[int | None, typer.Option(min=1, help="Learn from so many sentences and no more.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keep the vectors here (large); default: nowhere.")] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Which layers' vectors to use: the six choices of "The Illustrated BERT", compared on finding names.
+
+    The encoder stays as it is; a linear softmax on each word's vector does
+    the tagging. (The BERT paper used a two-layer BiLSTM.)
+
+    Example:
+
+      clearhead study features --train train.conll --test test.conll
+    """
+    pipe = open_model(model, task="features", device=device)
+    from clearhead.studies import features
+
+    with _watched() as watch:
+        found = features(pipe, train, test, limit=limit, cache=cache, watch=watch)
+    if not _printed(found, as_json, as_csv):
+        _draw_features(found)
+
+
+@app.command("similarity")
+def similarity_command(
+    model: Model = "google-bert/bert-base-uncased",
+    data: Annotated[
+        str | None, typer.Option(help="Pairs, a table: sentence, sentence, score; default: a small set of our own.")
+    ] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Why raw vectors are poor for similarity: cosines of sentences that mean the same, and of others.
+
+    Examples:
+
+      clearhead study similarity --model google-bert/bert-base-uncased
+
+      clearhead study similarity --model sentence-transformers/all-MiniLM-L6-v2
+    """
+    pipe = open_model(model, task="features", device=device)
+    from clearhead.studies import similarity
+
+    with _watched() as watch:
+        found = similarity(pipe, data, watch=watch)
+    if not _printed(found, as_json, as_csv):
+        _draw_similarity(found)
+
+
+# ---- while it goes
+
+
+@contextmanager
+def _watched() -> Iterator[Watch]:
+    """A bar for each part of the work, on a terminal; elsewhere a line now and then."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console, told = err(), time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=None)
+
+        def watch(said: str, done: int, of: int) -> None:
+            nonlocal told
+            progress.update(bar, description=said, completed=done, total=of)
+            if not console.is_terminal and time.monotonic() - told > EVERY:
+                note(f"{said}: {done:,} of {of:,}")
+                told = time.monotonic()
+
+        yield watch
+
+
+def _steps(watch: Watch) -> Watcher:
+    """Fine-tuning as one more part of the work."""
+
+    def hear(event: Event) -> None:
+        if event["event"] == "step":
+            watch(f"Fine-tuning, loss {event['loss']:.2f}", event["step"], event["steps"])
+
+    return hear
+
+
+def _column(said: str) -> str | int:
+    return int(said) if said.lstrip("-").isdecimal() else said
+
+
+# ---- what was found
+
+
+def _printed(found: Finding, as_json: bool, as_csv: bool) -> bool:
+    if as_json:
+        print_json(found.to_dict())
+    elif as_csv:
+        typer.echo(found.to_csv(), nl=False)
+    return as_json or as_csv
+
+
+def _table(model: str, *columns: str) -> Table:
+    """An empty table under the model's name: words on the left, numbers on the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", title=Text(model, "bold"),
+                  title_justify="left", title_style="")  # fmt: skip
+    for n, name in enumerate(columns):
+        table.add_column(name, justify="right" if n and name else "left")
+    return table
+
+
+def _percent(share: float | None, spread: float | None = None) -> str:
+    if share is None:
+        return "–"
+    return f"{share:.1%}" if spread is None else f"{share:.1%} ± {100 * spread:.1f}"
+
+
+def _draw_sentiment(found: Sentiment) -> None:
+    from rich.text import Text
+
+    from clearhead.views.terminal import COLOURS, bar
+
+    table = _table(found.model, "features", "sentences", f"{found.folds} folds", "standardised", "test file", "")
+    table.add_row("commoner label", "", _percent(found.majority), "", _percent(found.majority_test), "")
+    for row in found.rows:
+        shown = row.test if row.test is not None else row.accuracy
+        blocks = Text(bar(shown or 0.0, 10), style=COLOURS["value"])
+        shares = (_percent(row.accuracy, row.spread), _percent(row.standardised), _percent(row.test))
+        table.add_row(Text(row.features), f"{row.sentences:,}", *shares, blocks)
+    out().print(table)
+    spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found.seconds.items())
+    disk = " (the vectors were on disk)" if found.found else ""
+    out().print(f"Frozen encoder; logistic regression on its vectors, cross-validated. {spent}{disk}.", style="dim")
+
+
+def _draw_features(found: Features) -> None:
+    from rich.text import Text
+
+    from clearhead.views.terminal import COLOURS, bar
+
+    table = _table(found.model, "features", "width", "F1", "precision", "recall", "words right", "")
+    best = max(row.f1 for row in found.rows) or 1.0
+    for row in found.rows:
+        cells = (_percent(share) for share in (row.f1, row.precision, row.recall, row.accuracy))
+        blocks = Text(bar(row.f1 / best, 10), style=COLOURS["value"])
+        table.add_row(Text(row.features, style="bold" if row.f1 == best else ""), f"{row.width:,}", *cells, blocks)
+    out().print(table)
+    out().print(
+        f"Names in {found.test_words:,} words, learned from {found.train_words:,}; a linear tagger on each word's "
+        f"frozen vector (not a BiLSTM). Calling no word a name gets {found.outside:.1%} of words and no name. "
+        f"Reading took {found.seconds:.0f} s, fitting {sum(row.seconds for row in found.rows):.0f} s.",
+        style="dim",
+    )
+
+
+def _draw_similarity(found: Similarity) -> None:
+    from rich.text import Text
+
+    more = ("same words",) if found.built_in else ()
+    table = _table(found.model, "vectors", "alike", "unlike", "gap", "AUC", "Spearman", "any two", *more)
+    for row in found.rows:
+        numbers = [row.alike, row.unlike, row.gap, row.auc, row.spearman, row.random, row.same_words]
+        table.add_row(Text(row.vectors), *(f"{number:.2f}" for number in numbers if number is not None))
+    out().print(table)
+    out().print(
+        f"Mean cosines of {found.pairs} pairs. AUC: the chance that a pair that is alike has a higher cosine than one "
+        "that is not; 0.50 is a guess.",
+        style="dim",
+    )
+    out().print(found.says)

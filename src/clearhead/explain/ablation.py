@@ -1,0 +1,248 @@
+"""What a head is worth: take it away, and see how the model's answer changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError, did_you_mean
+from clearhead.explain.attention import Kind, Look, Places, look
+from clearhead.explain.finding import Finding
+from clearhead.explain.next_token import Candidate
+from clearhead.explain.reading import Token, at_rest, place, readable, token_id
+from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.nn.glass import trace
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import Pipeline
+
+_AT_ONCE = 2**26  # numbers in flight in one forward pass, roughly: 256 MiB
+_MOST_ROWS = 64
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Ablation(Finding):
+    """
+    tokens      what the heads look from
+    heads       which heads of each layer
+    effect      (layers, heads): how the answer changes when that head alone is taken away
+    what        the effect in words
+    position    whose answer it is; None where the whole text has one
+    strongest   (layer, head) of the largest effect
+    before      the likeliest answers of the whole model
+    after       those without the strongest head: without the head, where one was asked for
+    """
+
+    kind: ClassVar[str] = "ablation"
+
+    model: str
+    side: Kind
+    tokens: list[Token]
+    layers: list[int]
+    heads: list[int]
+    effect: np.ndarray
+    what: str
+    position: int | None
+    strongest: tuple[int, int]
+    before: list[Candidate]
+    after: list[Candidate]
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["layer", "head", "effect"]
+        for (n, layer), (h, head) in product(enumerate(self.layers), enumerate(self.heads)):
+            yield [layer, head, float(self.effect[n, h])]
+
+
+def ablation(
+    pipe: Pipeline,
+    text: str,
+    pair: str | None = None,
+    target: str | None = None,
+    layers: Places = None,
+    heads: Places = None,
+    position: int | None = None,
+    chosen: str | int | None = None,
+    how: Literal["zero", "mean"] = "zero",
+    side: str = "auto",
+    top_k: int = 10,
+) -> Ablation:
+    """Take heads away one by one. The effect is how far all chances move (KL divergence, in bits), or, with a chosen
+    token or label, how much its score rises (or falls, where it is negative).
+
+    position   which answer is looked at; by default the next token (of an encoder–decoder without a target, the first
+               it writes), the first masked word, or the label of the text
+    chosen     a token (or a label), by its text or id
+    how        "zero": the head says nothing; "mean": it says the same everywhere, what it says on average in this text
+    side       "self"; of an encoder–decoder the heads of its "encoder", "decoder" or "cross" (the default)
+    """
+    if how not in ("zero", "mean"):
+        raise InputError(f"A head is taken away by how='zero' or how='mean', not {how!r}.")
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
+        raise InputError(f"top_k is {top_k!r}; ask for at least one.")
+    answer = _answer(pipe)
+    if chosen is None and not answer.rivals:
+        labels = ", ".join(answer.names(list(range(pipe.model.config.num_labels))))
+        raise InputError(f"This model scores each label by itself. Say which one: chosen={labels}.")
+    if target is None and position is None and answer.writes:
+        target = ""  # the first token that would be written
+    looked = look(pipe, text, pair, target, side)
+    layers, heads = looked.choose(layers, heads)
+    where = answer.place(looked, position)
+    runs = list(product(layers, heads))
+    changed: list[Tensor] = []
+    with at_rest(pipe.model):
+        fixed = _fixed(looked)
+        size = _rows_at_once(looked) - 1
+        for first in range(0, len(runs), size):
+            group = runs[first : first + size]
+            with trace(pipe.model, replace=_without(looked, group, how)):  # the last row is the whole model
+                scores = answer.scores(looked, where, len(group) + 1, fixed).double().cpu()
+            changed += scores[:-1]
+        before, after = scores[-1], torch.stack(changed)
+    if chosen is None:
+        effect, what = _divergence(before, after), f"how far the chances of {answer.of} move, in bits"
+    else:
+        id_ = answer.id_of(chosen, len(before))
+        effect, what = after[:, id_] - before[id_], f"change of the score of {answer.names([id_])[0]!r}"
+    best = int(effect.abs().argmax())
+    return Ablation(
+        pipe.name, looked.side, looked.queries, layers, heads,
+        effect.reshape(len(layers), len(heads)).float().numpy(), what, where, runs[best],
+        _likeliest(answer, before, top_k), _likeliest(answer, after[best], top_k),
+    )  # fmt: skip
+
+
+def _without(looked: Look, runs: list[tuple[int, int]], how: str) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Row n of a batch runs without the nth of these heads; rows beyond them are whole."""
+    by_layer: dict[int, list[tuple[int, int]]] = {}
+    for row, (layer, head) in enumerate(runs):
+        by_layer.setdefault(layer, []).append((row, head))
+
+    def taking(pairs: list[tuple[int, int]]) -> Callable[[Tensor], Tensor]:
+        rows, numbers = (list(part) for part in zip(*pairs, strict=True))
+
+        def take(heads: Tensor) -> Tensor:  # (rows, heads, query, head_dim)
+            heads = heads.clone()
+            heads[rows, numbers] = 0.0 if how == "zero" else heads[rows, numbers].mean(1, keepdim=True)
+            return heads
+
+        return take
+
+    return {looked.tap(layer, "heads"): taking(pairs) for layer, pairs in by_layer.items()}
+
+
+def _rows_at_once(looked: Look) -> int:
+    time, width = max(len(looked.queries), len(looked.keys)), looked.pipe.model.config.hidden_size
+    return max(2, min(_MOST_ROWS, _AT_ONCE // (time * (16 * width + looked.head_count * time))))
+
+
+def _fixed(looked: Look) -> dict[str, Tensor]:
+    """What the encoder says, where none of its heads is taken away: copies of the text share it."""
+    model = looked.pipe.model
+    if not isinstance(model, EncoderDecoderModel) or looked.side == "encoder":
+        return {}
+    return {"encoder_outputs": model.encode(looked.reading.inputs["input_ids"], None, None)}
+
+
+# ---- what the model answers
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """
+    kind    words at a position, a label at a position, or a label for the whole text
+    of      the answer, in words
+    rivals  whether the chances add up to one: not those of several labels at once, nor of a single number
+    """
+
+    pipe: Pipeline
+    kind: Literal["words", "labels", "label"]
+    of: str
+    rivals: bool = True
+
+    @property
+    def writes(self) -> bool:
+        return self.kind == "words" and isinstance(self.pipe.model, EncoderDecoderModel)
+
+    def place(self, looked: Look, asked: int | None) -> int | None:
+        if self.kind == "label":
+            if asked is not None:
+                raise InputError("The whole text has one label: leave the position out.")
+            return None
+        tokens = looked.reading.written
+        if asked is not None:
+            return place("position", asked, len(tokens), f"there are {len(tokens)} tokens")
+        if self.of == "the next token":
+            return len(tokens) - 1
+        mask = self.pipe.tokenizer.mask_token_id
+        masks = [n for n, token in enumerate(tokens) if token.id == mask and self.kind == "words"]
+        if not masks:
+            or_mask = (
+                f"Write {self.pipe.tokenizer.mask_token} in place of a word, or say "
+                if self.kind == "words"
+                else "Say "
+            )
+            raise InputError(f"Every token has an answer of its own. {or_mask}position=.")
+        return masks[0]
+
+    def scores(self, looked: Look, where: int | None, rows: int, fixed: dict[str, Tensor]) -> Tensor:
+        """(rows, words or labels)"""
+        inputs: dict[str, Any] = {name: ids.expand(rows, -1) for name, ids in looked.reading.inputs.items()}
+        if self.kind == "words":
+            inputs["logits_to_keep"] = torch.tensor([where], device=self.pipe.model.device)
+        logits: Tensor = self.pipe.model(**inputs, **fixed).logits
+        return logits[:, 0] if self.kind == "words" else logits[:, where] if self.kind == "labels" else logits
+
+    def names(self, ids: list[int]) -> list[str]:
+        if self.kind == "words":
+            return readable(self.pipe.tokenizer.target, ids)
+        if self.pipe.model.task == "next-sentence":
+            return [("the second text follows", "it does not")[id_] for id_ in ids]
+        return [self.pipe.model.config.id2label[id_] for id_ in ids]
+
+    def id_of(self, chosen: str | int, size: int) -> int:
+        if self.kind == "words" or isinstance(chosen, int):
+            return token_id(self.pipe.tokenizer.target, chosen, size)
+        known = self.names(list(range(size)))
+        if chosen not in known:
+            raise InputError(
+                f"There is no label {chosen!r}; there are {', '.join(known)}.{did_you_mean(chosen, known)}"
+            )
+        return known.index(chosen)
+
+
+def _answer(pipe: Pipeline) -> _Answer:
+    model = pipe.model
+    if model.language_head is not None and model.task != "permutation-lm":
+        causal = isinstance(model, EncoderDecoderModel) or (isinstance(model, StackModel) and model.stack.causal)
+        return _Answer(pipe, "words", "the next token" if causal else "the hidden word")
+    if model.task in ("sequence-classification", "next-sentence"):
+        several = model.config.problem_type == "multi_label_classification" or model.config.num_labels == 1
+        return _Answer(pipe, "label", "the label", rivals=model.task == "next-sentence" or not several)
+    if model.task == "token-classification":
+        return _Answer(pipe, "labels", "the label")
+    raise InputError(
+        f"{pipe.name or 'This model'} is loaded for {model.task}, which gives no chances to compare. "
+        "Load it as a language model or a classifier (task=…)."
+    )
+
+
+def _divergence(before: Tensor, after: Tensor) -> Tensor:
+    """How many bits the chances after, (rows, size), are from those before, (size,): 0 where nothing changed."""
+    was, now = before.log_softmax(-1), after.log_softmax(-1)
+    return (torch.where(was > -math.inf, was.exp() * (was - now), 0.0).sum(-1) / math.log(2)).clamp(min=0)
+
+
+def _likeliest(answer: _Answer, scores: Tensor, top_k: int) -> list[Candidate]:
+    chances = scores.softmax(-1) if answer.rivals else scores.sigmoid()
+    best = chances.topk(min(top_k, len(scores)))
+    ids = best.indices.tolist()
+    rows = zip(answer.names(ids), ids, best.values.tolist(), scores[best.indices].tolist(), strict=True)
+    return [Candidate(*row) for row in rows]

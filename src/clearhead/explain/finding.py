@@ -1,0 +1,107 @@
+"""What an explanation gives: a plain record of numbers and words that can be asserted, printed, drawn and saved.
+
+A finding is a frozen dataclass of strings, numbers, lists and numpy arrays. How it looks is the business of `views`,
+which it calls only when somebody wants to see it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clearhead.errors import InputError
+
+
+class Finding:
+    """The base of all findings. A subclass is a `@dataclass(frozen=True, repr=False, eq=False)`: it is shown as below,
+    and arrays cannot be compared with one sign. It says:
+
+    kind    the name of the view that draws it
+    table   its rows for a spreadsheet, the first one the names of the columns
+    """
+
+    kind: ClassVar[str]
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain lists, numbers and strings: what JSON can hold."""
+        return {"kind": self.kind, **_plain(self)}
+
+    def to_csv(self) -> str:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(self.table())
+        return out.getvalue()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """One file, by its ending: .html (a picture that works offline), .json or .csv. Whole, or not at all."""
+        target = Path(path).expanduser()
+        ways = {".html": self._page, ".json": lambda: json.dumps(self.to_dict(), ensure_ascii=False),
+                ".csv": self.to_csv}  # fmt: skip
+        if target.suffix.lower() not in ways:
+            raise InputError(f"A finding is saved as .html, .json or .csv, not as {target.name!r}.")
+        text = ways[target.suffix.lower()]()
+        work = target.with_name(f".{target.name}.writing")
+        try:
+            work.write_text(text, encoding="utf-8")
+            work.replace(target)
+        except OSError as error:
+            work.unlink(missing_ok=True)
+            raise InputError(f"Cannot write {target}: {error.strerror or error}.") from None
+        return target
+
+    def _page(self) -> str:
+        from clearhead.views.page import page  # a finding draws itself when it is asked to, and only then
+
+        return page(self)
+
+    def _repr_html_(self) -> str:
+        from clearhead.views.page import fragment
+
+        return fragment(self)
+
+    def __rich__(self) -> Any:
+        from clearhead.views.terminal import drawn
+
+        return drawn(self)
+
+    def __repr__(self) -> str:
+        """What a terminal shows: the picture, in its colours where it has any."""
+        from clearhead.views.terminal import text_of
+
+        return text_of(self)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, np.ndarray):
+        return _finite(value)
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _finite(array: np.ndarray) -> Any:
+    """Lists of numbers; what is no number (hidden, undefined) becomes None, as JSON has no word for it."""
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return array.tolist()
+    plain = array.astype(object)
+    plain[~np.isfinite(array)] = None
+    return plain.tolist()

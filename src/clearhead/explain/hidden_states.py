@@ -1,0 +1,288 @@
+"""What the model would say after each layer: hidden states, taken through the final norm and the head to words.
+
+The last layer is the model's own answer; the layers before it show when the answer appears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError
+from clearhead.explain.finding import Finding
+from clearhead.explain.reading import Reading, Token, at_rest, call, places, read, readable, token_id
+from clearhead.models.heads import Given
+from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.nn.glass import trace
+from clearhead.nn.stack import Stack
+
+if TYPE_CHECKING:
+    from clearhead.explain.attention import Places
+    from clearhead.pipeline import Pipeline
+
+_AT_ONCE = 2**27  # scores held at a time: 512 MiB
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A token whose way through the layers is followed."""
+
+    text: str
+    id: int
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class HiddenStates(Finding):
+    """
+    tokens          what stands in the text; of an encoder–decoder, what is written. `source` is what was read
+    positions       the positions looked at
+    predicts        "next": a position speaks of the token after it; "here": of the one that stands or is hidden there
+    layers          0 is the embedding, n what the nth layer puts out; the last one is the model's answer
+    chosen          the token followed at each position
+    ranks           (layers, positions): 1 is the likeliest
+    probabilities   (layers, positions)
+    top             for each layer and position the likeliest tokens, with their probabilities
+    """
+
+    kind: ClassVar[str] = "hidden-states"
+
+    model: str
+    tokens: list[Token]
+    source: list[Token]
+    positions: list[int]
+    predicts: Literal["next", "here"]
+    layers: list[int]
+    chosen: list[Chosen]
+    ranks: np.ndarray
+    probabilities: np.ndarray
+    top: list[list[list[tuple[str, float]]]]
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["layer", "position", "token", "chosen", "rank", "probability", "likeliest", "its_probability"]
+        for n, layer in enumerate(self.layers):
+            for p, position in enumerate(self.positions):
+                row = [layer, position, self.tokens[position].text, self.chosen[p].text]
+                yield [*row, int(self.ranks[n, p]), float(self.probabilities[n, p]), *self.top[n][p][0]]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparison(Finding):
+    """Several candidates for one place. ranks, probabilities: (layers, candidates); the rest as in HiddenStates."""
+
+    kind: ClassVar[str] = "comparison"
+
+    model: str
+    tokens: list[Token]
+    source: list[Token]
+    position: int
+    predicts: Literal["next", "here"]
+    layers: list[int]
+    candidates: list[Chosen]
+    ranks: np.ndarray
+    probabilities: np.ndarray
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["layer", "candidate", "rank", "probability"]
+        for n, layer in enumerate(self.layers):
+            for c, candidate in enumerate(self.candidates):
+                yield [layer, candidate.text, int(self.ranks[n, c]), float(self.probabilities[n, c])]
+
+
+@overload
+def hidden_states(
+    pipe: Pipeline,
+    text: str,
+    positions: Places = None,
+    chosen: str | int | Sequence[str | int] | None = None,
+    top_k: int = 5,
+    candidates: None = None,
+    pair: str | None = None,
+    target: str | None = None,
+) -> HiddenStates: ...
+@overload
+def hidden_states(
+    pipe: Pipeline,
+    text: str,
+    positions: Places = None,
+    *,
+    candidates: Sequence[str | int],
+    pair: str | None = None,
+    target: str | None = None,
+) -> Comparison: ...
+def hidden_states(
+    pipe: Pipeline,
+    text: str,
+    positions: Places = None,
+    chosen: str | int | Sequence[str | int] | None = None,
+    top_k: int = 5,
+    candidates: Sequence[str | int] | None = None,
+    pair: str | None = None,
+    target: str | None = None,
+) -> HiddenStates | Comparison:
+    """After every layer: the rank and probability of the chosen token, and the likeliest ones.
+
+    positions    where to look; by default everywhere in a model that writes, at the masks in one that fills in
+    chosen       which token to follow, by its text or id: one for all positions, or one for each. By default the token
+                 that comes next in the text (or stands there); where there is none, the model's own first choice
+    candidates   two or more tokens to be compared at one position (by default the last one, or the first mask)
+    pair, target as for `attention`
+    """
+    model = pipe.model
+    _check_head(pipe)
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
+        raise InputError(f"top_k is {top_k!r}; ask for at least one token.")
+    reading = read(pipe, text, pair, target)
+    tokens, source, causal = reading.written, reading.tokens if reading.target else [], _stack(model).causal
+    predicts: Literal["next", "here"] = "next" if causal else "here"
+    at = _positions(pipe, tokens, positions, causal, one=candidates is not None)
+    states = _states(pipe, reading, at)  # (layers, positions, width)
+    layers = list(range(len(states)))
+    if candidates is not None:
+        if chosen is not None:
+            raise InputError("Give the chosen token, or candidates to compare, and not both.")
+        ids, ranks, probabilities = _compare(pipe, states, candidates)
+        return Comparison(pipe.name, tokens, source, at[0], predicts, layers, _named(pipe, ids), ranks, probabilities)
+    wanted = _wanted(pipe, chosen, tokens, at, causal)
+    ids = []
+    columns: list[tuple[np.ndarray, np.ndarray]] = []
+    top: list[list[list[tuple[str, float]]]] = [[] for _ in layers]
+    step = max(1, _AT_ONCE // model.config.vocab_size)
+    for first in range(0, len(at), step):  # as many positions at a time as memory is meant for
+        some = states[:, first : first + step]
+        best = to_words(model, some[-1:])[0].argmax(-1).tolist()
+        here = [n if id_ is None else id_ for id_, n in zip(wanted[first : first + step], best, strict=True)]
+        rows = []
+        for layer, state in enumerate(some):
+            scores = to_words(model, state[None])[0]
+            rows.append(_ranked(scores, here))
+            top[layer] += _likeliest(pipe, scores, top_k)
+        columns.append(_stacked(rows))
+        ids += here
+    ranks, probabilities = (np.concatenate(part, axis=1) for part in zip(*columns, strict=True))
+    return HiddenStates(pipe.name, tokens, source, at, predicts, layers, _named(pipe, ids), ranks, probabilities, top)
+
+
+@torch.no_grad()
+def to_words(model: Model, hidden: Tensor) -> Tensor:
+    """What the model would answer if these hidden states (batch, time, width) were its last: (batch, time, vocabulary).
+
+    The states of its last layer give its own scores, to the bit.
+    """
+    head, norm = model.language_head, _stack(model).final_norm
+    assert head is not None
+    scores: Tensor = head(hidden if norm is None else norm(hidden), Given()).logits
+    return scores
+
+
+def _check_head(pipe: Pipeline) -> None:
+    model = pipe.model
+    if model.task == "permutation-lm":
+        raise InputError(
+            f"{model.family.title} guesses words in a second stream, which hidden states of the text do not show."
+        )
+    if model.language_head is None:
+        raise InputError(
+            f"{pipe.name or 'This model'} is loaded for {model.task}; hidden states become words through a language "
+            "head. Load it as a language model (task=…)."
+        )
+
+
+def _stack(model: Model) -> Stack:
+    """The stack whose last states the head reads."""
+    if isinstance(model, EncoderDecoderModel):
+        return model.decoder
+    assert isinstance(model, StackModel)
+    return model.stack
+
+
+def _positions(pipe: Pipeline, tokens: list[Token], asked: Places, causal: bool, one: bool) -> list[int]:
+    if asked is not None:
+        at = places("position", asked, len(tokens), f"there are {len(tokens)} tokens")
+        if one and len(at) > 1:
+            raise InputError(f"Candidates are compared at one position, not at {len(at)}.")
+        return at
+    if causal:
+        return [len(tokens) - 1] if one else list(range(len(tokens)))
+    masks = [n for n, token in enumerate(tokens) if token.id == pipe.tokenizer.mask_token_id]
+    if not masks:
+        raise InputError(
+            f"There is no hidden word in the text. Write {pipe.tokenizer.mask_token} for one, or say positions=."
+        )
+    return masks[:1] if one else masks
+
+
+def _states(pipe: Pipeline, reading: Reading, at: list[int]) -> Tensor:
+    """(layers, positions, width): after the embedding and after each layer. Only these positions are kept."""
+    side = "decoder." if isinstance(pipe.model, EncoderDecoderModel) else ""
+    states: list[Tensor] = []
+
+    def keep(hidden: Tensor) -> Tensor:
+        states.append(hidden[0, at])
+        return hidden
+
+    count = len(_stack(pipe.model).layers)
+    names = [f"{side}layers.0.input", *(f"{side}layers.{n}.output" for n in range(count))]
+    with at_rest(pipe.model), trace(pipe.model, replace=dict.fromkeys(names, keep)):
+        call(pipe, reading, logits_to_keep=1)
+    return torch.stack(states)
+
+
+def _wanted(
+    pipe: Pipeline, chosen: str | int | Sequence[str | int] | None, tokens: list[Token], at: list[int], causal: bool
+) -> list[int | None]:
+    """The token to follow at each position; None: the model's own first choice."""
+    vocabulary = _vocabulary(pipe)
+    if chosen is None:
+        spoken_of = [position + causal for position in at]
+        known = [tokens[n].id if n < len(tokens) else None for n in spoken_of]
+        return [None if id_ == pipe.tokenizer.mask_token_id else id_ for id_ in known]
+    words = [chosen] * len(at) if isinstance(chosen, str | int) else list(chosen)
+    if len(words) != len(at):
+        raise InputError(f"{len(words)} tokens are chosen for {len(at)} positions. Give one for all, or one for each.")
+    return [token_id(pipe.tokenizer.target, word, vocabulary) for word in words]
+
+
+def _compare(
+    pipe: Pipeline, states: Tensor, candidates: Sequence[str | int]
+) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """The candidates' ids, and their ranks and probabilities, (layers, candidates)."""
+    if isinstance(candidates, str | int) or len(candidates) < 2:
+        raise InputError("A comparison needs a list of two candidates or more.")
+    ids = [token_id(pipe.tokenizer.target, word, _vocabulary(pipe)) for word in candidates]
+    scores = (to_words(pipe.model, state[None])[0] for state in states)  # (1, vocabulary) each
+    return ids, *_stacked([_ranked(row.expand(len(ids), -1), ids) for row in scores])
+
+
+def _vocabulary(pipe: Pipeline) -> int:
+    """How many words the head scores."""
+    head = pipe.model.language_head
+    return int(getattr(head and head.output, "out_features", pipe.model.config.vocab_size))
+
+
+def _ranked(scores: Tensor, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The rank (1 is the likeliest) and the probability of one token in each row."""
+    here = torch.tensor(ids, device=scores.device)[:, None]
+    ranks = (scores > scores.gather(-1, here)).sum(-1) + 1
+    probabilities = scores.float().softmax(-1).gather(-1, here)[:, 0]
+    return ranks.cpu().numpy(), probabilities.cpu().numpy()
+
+
+def _stacked(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    ranks, probabilities = zip(*rows, strict=True)
+    return np.stack(ranks), np.stack(probabilities)
+
+
+def _likeliest(pipe: Pipeline, scores: Tensor, top_k: int) -> list[list[tuple[str, float]]]:
+    """For each row the likeliest tokens, with their probabilities."""
+    best = scores.float().softmax(-1).topk(min(top_k, scores.shape[-1]))
+    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [list(zip(readable(pipe.tokenizer.target, ids), chances, strict=True)) for ids, chances in rows]
+
+
+def _named(pipe: Pipeline, ids: list[int]) -> list[Chosen]:
+    return [Chosen(text, id_) for text, id_ in zip(readable(pipe.tokenizer.target, ids), ids, strict=True)]

@@ -1,0 +1,354 @@
+"""What the neurons of the feed-forward layers do: how strongly each fires at each token, which fire together, and
+what excites one of them most over a whole corpus.
+
+A neuron is one number of the widened vector, after the activation: (layer, index) in `layers.N.feedforward.hidden`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.errors import ClearheadError, InputError
+from clearhead.explain.answering import answer, writes
+from clearhead.explain.finding import Finding
+from clearhead.explain.reading import Reading, Token, at_rest, place, places, read, tokens_of
+from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.nn.glass import trace
+from clearhead.nn.stack import Stack
+
+if TYPE_CHECKING:
+    from clearhead.explain.attention import Places
+    from clearhead.pipeline import Pipeline
+
+Side = Literal["encoder", "decoder"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Neurons(Finding):
+    """
+    side          of an encoder–decoder: whose neurons; None where there is one stack
+    layers        the layers looked at
+    neurons       (layer, index) of those shown, the strongest first; with clusters, cluster by cluster
+    of            how many the layers have together
+    activations   (neurons, tokens)
+    clusters      which cluster each neuron belongs to, the one with the strongest neuron first; None without
+    """
+
+    kind: ClassVar[str] = "neurons"
+
+    model: str
+    side: Side | None
+    tokens: list[Token]
+    layers: list[int]
+    neurons: list[tuple[int, int]]
+    of: int
+    activations: np.ndarray
+    clusters: list[int] | None
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["layer", "neuron", "cluster", "position", "token", "activation"]
+        for n, (layer, index) in enumerate(self.neurons):
+            cluster = "" if self.clusters is None else self.clusters[n]
+            for i, token in enumerate(self.tokens):
+                yield [layer, index, cluster, i, token.text, float(self.activations[n, i])]
+
+
+@dataclass(frozen=True)
+class Context:
+    """A place in a corpus.
+
+    text          which text, counted from 0
+    position      of the token there
+    activation    of the neuron at that token
+    tokens        the token with those around it; `at` says which one it is
+    activations   of the neuron at each of them
+    """
+
+    text: int
+    position: int
+    activation: float
+    tokens: list[Token]
+    at: int
+    activations: list[float]
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TopTokens(Finding):
+    """
+    contexts   where the neuron fires most strongly, the strongest first
+    texts      how many texts were read, and how many tokens
+    cut        how many texts were longer than the model reads, so that only their beginning counts
+    mean       activation over all tokens
+    fires      the share of tokens at which it is above zero
+    """
+
+    kind: ClassVar[str] = "top-tokens"
+
+    model: str
+    side: Side | None
+    layer: int
+    neuron: int
+    contexts: list[Context]
+    texts: int
+    seen: int
+    cut: int
+    mean: float
+    fires: float
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["rank", "text", "position", "token", "activation", "context"]
+        for rank, found in enumerate(self.contexts, start=1):
+            around = "".join(token.text for token in found.tokens)
+            yield [rank, found.text, found.position, found.token.text, found.activation, around]
+
+
+def neurons(
+    pipe: Pipeline,
+    text: str,
+    layers: Places = None,
+    *,
+    top: int | None = 50,
+    clusters: int | None = None,
+    seed: int = 0,
+    side: Side | None = None,
+    pair: str | None = None,
+    target: str | None = None,
+    max_new_tokens: int | None = None,
+) -> Neurons:
+    """How strongly the neurons of some layers (all by default) fire at each token of a text.
+
+    top              only so many, those that fire most strongly, either way, at any token; None: all of them
+    clusters         put neurons that fire at the same tokens together, in so many groups (k-means, from `seed`)
+    side             of an encoder–decoder: whose neurons; by default the decoder's
+    target           what the model is made to write; without one, an encoder–decoder writes its own answer
+    max_new_tokens   let the model go on with the text first, and look at what it writes too
+    """
+    heard = listen(pipe, text, layers, side=side, pair=pair, target=target, max_new_tokens=max_new_tokens)
+    whole = heard.activations
+    strength = np.abs(whole).max(axis=1)
+    chosen = np.argsort(-strength, kind="stable")[: _positive("top", top) if top is not None else len(strength)]
+    groups: list[int] | None = None
+    if clusters is not None:
+        found = _clusters(whole[chosen], _positive("clusters", clusters), seed)
+        order = np.argsort(found, kind="stable")
+        chosen, groups = chosen[order], found[order].tolist()
+    shown = [heard.name(int(n)) for n in chosen]
+    return Neurons(pipe.name, heard.side, heard.tokens, heard.layers, shown, len(whole), whole[chosen], groups)
+
+
+def top_tokens(
+    pipe: Pipeline,
+    texts: Iterable[str],
+    layer: int,
+    neuron: int,
+    *,
+    top: int = 10,
+    around: int = 8,
+    batch_size: int = 16,
+    side: Side | None = None,
+) -> TopTokens:
+    """The tokens of a corpus at which one neuron fires most strongly.
+
+    The texts may come from anywhere and be any number: they are read in batches, and only the best places are kept.
+
+    around   how many tokens are shown on either side
+    side     of an encoder–decoder: by default the encoder, which reads the texts; for the decoder each text is a pair
+             (source, target)
+    """
+    _positive("top", top), _positive("batch_size", batch_size)
+    if isinstance(texts, str):
+        raise InputError("texts is a list of texts, or anything that gives them one by one; this is a single string.")
+    if isinstance(around, bool) or not isinstance(around, int) or around < 0:
+        raise InputError(f"around is {around!r}; it is a whole number, 0 or more.")
+    side = check_side(pipe, side, "encoder")
+    stack = _stack(pipe, side)
+    depth, width = len(stack.layers), stack.blocks[0].feedforward.up.out_features
+    layer = place("layer", layer, depth, f"there are {depth} layers")
+    neuron = place("neuron", neuron, width, f"a layer has {width} neurons")
+    best: list[tuple[float, int, Context]] = []  # the weakest on top
+    order = count(0, -1)  # of two that are equally strong, the earlier one stays
+    read_texts = seen = cut = fired = 0
+    total = 0.0
+    with at_rest(pipe.model):
+        corpus = iter(texts)
+        while group := list(islice(corpus, 1 if side == "decoder" else batch_size)):
+            readings = [_one(pipe, text, side) for text in group]
+            for (reading, shortened), values in zip(readings, _fired(pipe, readings, layer, neuron, side), strict=True):
+                tokens = reading.target if side == "decoder" else reading.tokens
+                seen, cut = seen + len(tokens), cut + shortened
+                total, fired = total + float(values.sum()), fired + int((values > 0).sum())
+                for n in np.argsort(-values, kind="stable")[:top]:
+                    entry = float(values[n]), next(order)
+                    if len(best) == top and entry < best[0][:2]:
+                        break
+                    begin, end = max(0, int(n) - around), int(n) + around + 1
+                    context = Context(
+                        read_texts, int(n), entry[0], tokens[begin:end], int(n) - begin, values[begin:end].tolist()
+                    )
+                    (heapq.heappushpop if len(best) == top else heapq.heappush)(best, (*entry, context))
+                read_texts += 1
+    if not seen:
+        raise InputError("There are no texts. Give at least one.")
+    contexts = [entry[2] for entry in sorted(best, key=lambda entry: entry[:2], reverse=True)]
+    return TopTokens(pipe.name, side, layer, neuron, contexts, read_texts, seen, cut, total / seen, fired / seen)
+
+
+# ---- what factors need too
+
+
+@dataclass(frozen=True)
+class Heard:
+    """
+    activations   (neurons of all layers, tokens)
+    widths        how many neurons each layer has
+    """
+
+    side: Side | None
+    tokens: list[Token]
+    layers: list[int]
+    widths: list[int]
+    activations: np.ndarray
+
+    def name(self, row: int) -> tuple[int, int]:
+        """(layer, index) of a row."""
+        n = 0
+        while row >= self.widths[n]:
+            row, n = row - self.widths[n], n + 1
+        return self.layers[n], row
+
+
+def listen(
+    pipe: Pipeline,
+    text: str,
+    layers: Places,
+    *,
+    side: Side | None,
+    pair: str | None,
+    target: str | None,
+    max_new_tokens: int | None,
+) -> Heard:
+    """The activations of some layers over a text and, where it is asked for, over what the model writes after it."""
+    side = check_side(pipe, side, "decoder")
+    model = pipe.model
+    depth = len(_stack(pipe, side).layers)
+    chosen = places("layer", layers, depth, f"there are {depth} layers")
+    writes_itself = isinstance(model, EncoderDecoderModel) and side == "decoder" and writes(pipe)
+    if target is None and not writes_itself and not (max_new_tokens and writes(pipe)):
+        if isinstance(model, EncoderDecoderModel) and writes(pipe):  # the encoder has read before anything is written
+            reading = read(pipe, text, pair, "")
+        else:
+            reading = answer(pipe, text, pair, None, max_new_tokens or 0).reading
+    else:
+        reading = answer(pipe, text, pair, target, max_new_tokens).reading
+    names = [f"{side + '.' if side else ''}layers.{n}.feedforward.hidden" for n in chosen]
+    with at_rest(model), trace(model, *names, detach=True) as seen:
+        _through(pipe, reading.inputs, side)
+    hidden = [seen[name][0].float().cpu().numpy() for name in names]  # (time, width) each
+    tokens = reading.target if side == "decoder" else reading.tokens
+    return Heard(side, tokens, chosen, [part.shape[1] for part in hidden], np.concatenate(hidden, axis=1).T)
+
+
+def check_side(pipe: Pipeline, side: Side | None, default: Side) -> Side | None:
+    if not isinstance(pipe.model, EncoderDecoderModel):
+        if side is not None:
+            raise InputError(f"side is for encoder–decoders; {pipe.name or 'this model'} has one stack: leave it out.")
+        return None
+    if side not in (None, "encoder", "decoder"):
+        raise InputError(f"side is {side!r}; it can be 'encoder' or 'decoder'.")
+    return side or default
+
+
+def need_sklearn(what: str) -> None:
+    try:
+        import sklearn  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError:
+        raise ClearheadError(f"{what} needs scikit-learn: pip install scikit-learn") from None
+
+
+def _stack(pipe: Pipeline, side: Side | None) -> Stack:
+    model = pipe.model
+    if isinstance(model, EncoderDecoderModel):
+        return model.encoder if side == "encoder" else model.decoder
+    assert isinstance(model, StackModel)
+    return model.stack
+
+
+def _through(pipe: Pipeline, inputs: dict[str, Tensor], side: Side | None) -> None:
+    """Run the layers, without scoring any words."""
+    model = pipe.model
+    if isinstance(model, EncoderDecoderModel):
+        memory = model.encode(inputs["input_ids"], inputs.get("attention_mask"), None)
+        if side == "decoder":
+            model.decoder(inputs["decoder_input_ids"], memory=memory)
+        return
+    assert isinstance(model, StackModel)
+    model.stack(**inputs)
+
+
+def _one(pipe: Pipeline, text: Any, side: Side | None) -> tuple[Reading, bool]:
+    """How one text of a corpus is read, and whether it was too long and is cut."""
+    if side == "decoder":
+        if not isinstance(text, tuple | list) or len(text) != 2:
+            raise InputError("For the decoder each text is a pair: (what is read, what is written).")
+        return read(pipe, text[0], target=text[1]), False
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"Each text of the corpus is a string with at least one word, not {text!r}.")
+    tokenizer, room = pipe.source_tokenizer if side else pipe.tokenizer, _stack(pipe, side).embed.room
+    ids = tokenizer.encode(text)
+    kept = ids[:room] if room is not None else ids
+    return Reading({"input_ids": torch.tensor([kept])}, tokens_of(tokenizer, kept, text), []), len(ids) > len(kept)
+
+
+def _fired(
+    pipe: Pipeline, readings: list[tuple[Reading, bool]], layer: int, neuron: int, side: Side | None
+) -> Iterator[np.ndarray]:
+    """One neuron at every token of each text."""
+    model = pipe.model
+    name = f"{side + '.' if side else ''}layers.{layer}.feedforward.hidden"
+    rows = [reading.inputs["input_ids"][0].tolist() for reading, _ in readings]
+    inputs = readings[0][0].inputs
+    if side != "decoder":
+        pad, longest = model.config.pad_token_id or 0, max(map(len, rows))
+        inputs = {"input_ids": torch.tensor([row + [pad] * (longest - len(row)) for row in rows], device=model.device)}
+        causal = isinstance(model, StackModel) and model.stack.causal  # which does not see what comes after a text
+        if not causal and min(map(len, rows)) < longest:
+            real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+            inputs["attention_mask"] = torch.tensor(real, device=model.device)
+    with trace(model, name, detach=True) as seen:
+        _through(pipe, inputs, side)
+    values = seen[name][..., neuron].float().cpu().numpy()  # (texts, time)
+    for (reading, _), row in zip(readings, values, strict=True):
+        yield row[: len(reading.target if side == "decoder" else reading.tokens)]
+
+
+def _clusters(activations: np.ndarray, groups: int, seed: int) -> np.ndarray:
+    """k-means on where neurons fire, not on how strongly: every row has length one. Numbered by first appearance."""
+    need_sklearn("Clusters")
+    from sklearn.cluster import KMeans  # type: ignore[import-untyped]
+
+    if groups > len(activations):
+        raise InputError(
+            f"{groups} clusters of {len(activations)} neurons: ask for fewer clusters, or for more with top."
+        )
+    length = np.linalg.norm(activations, axis=1, keepdims=True)
+    found = KMeans(groups, n_init=10, random_state=seed).fit_predict(activations / np.where(length > 0, length, 1))
+    names: dict[int, int] = {}
+    return np.array([names.setdefault(int(n), len(names)) for n in found])
+
+
+def _positive(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name} is {value!r}; it is a whole number, 1 or more.")
+    return value

@@ -1,0 +1,165 @@
+"""Which layer's vectors to use: the six classic choices of features, compared on tagging.
+
+The BERT paper (Devlin et al. 2018, table 7) and "The Illustrated BERT" (Alammar 2018) feed frozen vectors to a tagger
+and compare names found. There the tagger is a two-layer BiLSTM; here it is a linear softmax on each word's own vector
+(a probe), so that what is measured is what the vectors say by themselves, and an afternoon becomes minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError
+from clearhead.pipeline import Pipeline
+from clearhead.studies.finding import Finding, Watch, silent
+from clearhead.studies.frozen import Frozen, encoder, frozen, longest
+from clearhead.studies.probe import fitted, logistic_regression, scikit_learn
+from clearhead.train.data.formats import ENDINGS
+from clearhead.train.data.sources import Source, open_source
+from clearhead.train.objectives.base import IGNORED, Batch, Example
+from clearhead.train.objectives.tagging import OUTSIDE, Tagging, name_sums
+
+STRENGTH, STEPS = 0.01, 200  # of the probe: chosen on held-out tweets, the same for every choice
+
+# From what is kept of each word to the vector of a choice. The embedding is what enters the first layer.
+CHOICES: dict[str, Callable[[Frozen], np.ndarray]] = {
+    "embeddings": lambda kept: kept["embeddings"],
+    "second to last": lambda kept: kept["-2"],
+    "last": lambda kept: kept["-1"],
+    "sum of last four": lambda kept: kept["-1"] + kept["-2"] + kept["-3"] + kept["-4"],
+    "last four, joined": lambda kept: np.concatenate([kept[f"-{n}"] for n in (4, 3, 2, 1)], axis=1),
+    "sum of all": lambda kept: kept["sum"],
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How well names are found from one choice of features."""
+
+    features: str
+    width: int
+    f1: float  # of whole names, as conlleval counts them
+    precision: float
+    recall: float
+    accuracy: float  # of words
+    seconds: float  # to fit and to try
+
+
+@dataclass(frozen=True)
+class Features(Finding):
+    """
+    outside   the accuracy of words that calling none a name would get (its F1 is 0)
+    seconds   for reading all sentences
+    """
+
+    model: str
+    layers: int
+    tags: list[str]
+    train_words: int
+    test_words: int
+    outside: float
+    rows: list[Choice]
+    seconds: float
+    found: bool
+
+
+def features(
+    pipe: Pipeline,
+    train: Any,
+    test: Any,
+    *,
+    limit: int | None = None,
+    strength: float = STRENGTH,
+    steps: int = STEPS,
+    cache: str | os.PathLike[str] | None = None,
+    watch: Watch = silent,
+) -> Features:
+    """Compare the six choices on a tagging task. A word's vector is that of its first piece.
+
+    train, test   CoNLL files, or anything else with tokens and tags
+    limit         so many training sentences and no more
+    cache         a folder for the vectors (large: six for every word); None: nothing is kept
+    """
+    scikit_learn("linear_model")  # a missing one is better told before the long part
+    layers = len(encoder(pipe).stack.layers)
+    if layers < 4:
+        raise InputError(f"The six choices need four layers or more; {pipe.name or 'this model'} has {layers}.")
+    sources = {"train": _source(train), "test": _source(test)}
+    objective = Tagging(pipe.tokenizer, longest(pipe))
+    objective.learn_labels(sources["train"].records())
+    began = time.perf_counter()
+    examples = {part: _examples(objective, s, limit if part == "train" else None) for part, s in sources.items()}
+    read = {part: frozen(pipe, objective, rows, _keep, "words for tagging", cache=cache, watch=watch)
+            for part, rows in examples.items()}  # fmt: skip
+    reading = time.perf_counter() - began
+    wanted = {part: [_tagged(example) for example in rows] for part, rows in examples.items()}
+    tags = np.concatenate(wanted["train"])
+    if len(set(tags.tolist())) < 2:
+        raise InputError(f"All words of {sources['train'].name} have the same tag; there is nothing to learn.")
+    rows = []
+    for n, name in enumerate(CHOICES):
+        watch(f"Fitting: {name}", n, len(CHOICES))
+        began = time.perf_counter()
+        x = CHOICES[name](read["train"])
+        probe = fitted(logistic_regression(True, strength, steps), x, tags)
+        guesses = probe.predict(CHOICES[name](read["test"]))
+        told = judged(objective, guesses, wanted["test"])
+        rows.append(Choice(name, x.shape[1], told["f1"], told["precision"], told["recall"], told["accuracy"],
+                           time.perf_counter() - began))  # fmt: skip
+    watch("Fitting", len(CHOICES), len(CHOICES))
+    words = np.concatenate(wanted["test"])
+    names = objective.labels.names
+    return Features(
+        model=pipe.name,
+        layers=layers,
+        tags=names,
+        train_words=len(tags),
+        test_words=len(words),
+        outside=float((words == names.index(OUTSIDE)).mean()) if OUTSIDE in names else 0.0,
+        rows=rows,
+        seconds=reading,
+        found=all(part.found for part in read.values()),
+    )
+
+
+def judged(objective: Tagging, guesses: np.ndarray, wanted: list[np.ndarray]) -> dict[str, float]:
+    """Precision, recall and F1 of whole names, sentence by sentence: the tagging objective's own arithmetic."""
+    names, sums = objective.labels.names, dict[str, float]()
+    ends = np.cumsum([len(row) for row in wanted])[:-1].tolist()
+    for chosen, gold in zip(np.split(guesses, ends), wanted, strict=True):
+        for key, value in name_sums([names[n] for n in chosen], [names[n] for n in gold]).items():
+            sums[key] = sums.get(key, 0.0) + value
+    return dict.fromkeys(("f1", "precision", "recall"), 0.0) | objective.report(sums)
+
+
+def _source(where: Any) -> Source:
+    """A file whose name says nothing of its kind is a CoNLL file."""
+    known = not isinstance(where, str | os.PathLike) or str(where).startswith("hf:")
+    return open_source(where, format=None if known or str(where).endswith(tuple(ENDINGS)) else "conll")
+
+
+def _examples(objective: Tagging, source: Source, limit: int | None) -> list[Example]:
+    return [example for record in itertools.islice(source.records(), limit) for example in objective.encode(record)]
+
+
+def _tagged(example: Example) -> np.ndarray:
+    labels: np.ndarray = example["labels"]
+    return labels[labels != IGNORED]
+
+
+def _keep(states: tuple[Tensor, ...], batch: Batch) -> dict[str, list[Tensor]]:
+    """Of each word's first piece: the embedding, the last four layers, and the sum of all layers."""
+    first = batch.inputs["labels"] != IGNORED
+    taken = {"embeddings": states[0], "sum": torch.stack(states[1:]).sum(0)} | {
+        f"-{n}": states[-n] for n in range(1, 5)
+    }
+    return {name: [row[kept] for row, kept in zip(state, first, strict=True)] for name, state in taken.items()}

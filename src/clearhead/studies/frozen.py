@@ -1,0 +1,155 @@
+"""A model as it is, its weights untouched: what its layers say about texts, computed once and kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError
+from clearhead.models.model import StackModel
+from clearhead.pipeline import Pipeline
+from clearhead.studies.finding import Watch, silent
+from clearhead.train.objectives.base import Batch, Example
+from clearhead.train.objectives.texts import TextObjective
+
+# From the embedding and every layer's output, each (rows, time, width), and the batch: rows of vectors under names.
+# A row of the batch may give one vector, (width,), or several, (words, width).
+Keep = Callable[[tuple[Tensor, ...], Batch], dict[str, list[Tensor]]]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """vectors   name -> for each example one vector, or several      found   they were on disk already"""
+
+    vectors: dict[str, list[np.ndarray]]
+    found: bool
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """All vectors of a name: (examples or words, width)."""
+        rows = self.vectors[name]
+        return np.stack(rows) if rows[0].ndim == 1 else np.concatenate(rows)
+
+
+def encoder(pipe: Pipeline) -> StackModel:
+    """The pipeline's model, if it has one stack to look into."""
+    if not isinstance(pipe.model, StackModel):
+        raise InputError("An encoder–decoder has no single stack to take features from. Load an encoder.")
+    return pipe.model
+
+
+def longest(pipe: Pipeline) -> int:
+    """How many tokens the model can read."""
+    own = pipe.sentence.max_seq_length if pipe.sentence is not None else None
+    return min(v for v in (own, pipe.tokenizer.model_max_length, encoder(pipe).stack.embed.room) if v)
+
+
+@torch.no_grad()
+def frozen(
+    pipe: Pipeline,
+    objective: TextObjective,
+    examples: Sequence[Example],
+    keep: Keep,
+    kept: str,
+    *,
+    batch_size: int = 32,
+    cache: str | os.PathLike[str] | None = None,
+    watch: Watch = silent,
+) -> Frozen:
+    """What `keep` takes from the model's layers, for every example in order.
+
+    kept    says what `keep` takes: vectors on disk are found by it, the weights and the examples
+    cache   a folder for them; None: nothing is written
+    """
+    model = encoder(pipe)
+    place = None if cache is None else Path(cache) / f"{_key(model, examples, kept)}.npz"
+    if place is not None and (there := _read(place)) is not None:
+        return Frozen(there, found=True)
+    objective.trained(model)
+    order = sorted(range(len(examples)), key=lambda n: -len(examples[n]["input_ids"]))  # of one length: little padding
+    vectors: dict[str, list[np.ndarray]] = {}
+    training = model.training
+    model.eval()
+    watch("Reading", 0, len(examples))
+    for start in range(0, len(order), batch_size):
+        chosen = order[start : start + batch_size]
+        batch = objective.collate([examples[n] for n in chosen]).to(model.device)
+        inputs = {name: tensor for name, tensor in objective.given(batch).items() if name != "labels"}
+        states = model(**inputs, output_hidden_states=True).hidden_states
+        for name, rows in keep(states, batch).items():
+            column = vectors.setdefault(name, [np.zeros(0)] * len(examples))
+            for n, row in zip(chosen, rows, strict=True):
+                column[n] = row.float().cpu().numpy()
+        watch("Reading", start + len(chosen), len(examples))
+    model.train(training)
+    if place is not None:
+        _write(place, vectors)
+    return Frozen(vectors, found=False)
+
+
+def default_cache() -> Path:
+    """Where features are kept unless somebody says another place."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    root = Path(home) if home else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    return root / "clearhead" / "features"
+
+
+# ---- on disk
+
+
+def _key(model: StackModel, examples: Sequence[Example], kept: str) -> str:
+    """Changes with anything the vectors depend on: the configuration, every weight, every token, what is kept."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([kept, model.config.to_dict()], sort_keys=True, default=str).encode())
+    for name, weight in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    for example in examples:
+        for name, numbers in sorted(example.items()):
+            digest.update(f"{name} {np.asarray(numbers).shape}".encode())
+            digest.update(np.ascontiguousarray(numbers).data)
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> dict[str, list[np.ndarray]] | None:
+    """The vectors of a file; None where there is none, or not a whole one."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    ends = found.pop("ends", None)
+    return {
+        name: list(rows) if ends is None else np.split(rows, ends.tolist()) for name, rows in found.items()
+    } or None  # fmt: skip
+
+
+def _write(path: Path, vectors: dict[str, list[np.ndarray]]) -> None:
+    """Whole, or not at all."""
+    rows = next(iter(vectors.values()))
+    columns = {name: np.stack(v) if v[0].ndim == 1 else np.concatenate(v) for name, v in vectors.items()}
+    if rows[0].ndim > 1:
+        columns["ends"] = np.cumsum([len(row) for row in rows])[:-1]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, work = tempfile.mkstemp(suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"Features cannot be kept in {path.parent}: {error.strerror}. Choose another cache.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **columns)  # type: ignore[arg-type]
+        Path(work).replace(path)
+    except OSError as error:
+        raise InputError(f"Features cannot be kept in {path.parent}: {error.strerror}. Choose another cache.") from None
+    finally:
+        Path(work).unlink(missing_ok=True)

@@ -1,0 +1,161 @@
+// A matrix of cells on a canvas, with labels, numbers where they fit, and a cursor for mouse and keyboard.
+
+import { el, svg } from "./dom.js";
+import { css, onTop } from "./scale.js";
+import { short } from "./tokens.js";
+
+const LETTER = 7.3; // of 12 px monospace
+const TALLEST = 1100; // pixels of rows; more of them get lower, then the box scrolls
+
+/** rows, columns   their labels (strings)
+ *  colour(r, k)    [r, g, b]            text(r, k)   what is written in a cell that is wide enough
+ *  tip(r, k)       exact words          seen(r, k)   while hovered or under the cursor; seen(null) after
+ *  pick(r, k)      a click or Enter     picked       {row, column}: either may be null
+ *  upward          the first row is the lowest, as layers are
+ *  width, height   [least, most] pixels of a cell
+ */
+export function heatmap(c, given) {
+  const { rows, columns, colour, text, tip, seen, pick, release, picked, upward = false, label, name = "cells" } = given;
+  const [R, K] = [rows.length, columns.length];
+  const bare = given.bare ?? false;
+  const most = given.room ?? c.width;
+  const rowRoom = bare ? 0 : Math.min(Math.max(...rows.map((row) => [...row].length), 2) * LETTER + 12, most * 0.32, 190);
+  const letters = Math.floor((rowRoom - 10) / LETTER);
+  const [least, largest] = given.width ?? [3, 30];
+  const wide = Math.max(least, Math.min(largest, (most - rowRoom - 2) / K));
+  const [low, high] = given.height ?? [Math.min(wide, 20), 26];
+  const tall = Math.max(low, Math.min(high, given.square ? wide : high, TALLEST / R));
+  const longest = Math.max(...columns.map((column) => [...column].length), 1);
+  const flat = longest * LETTER + 6 <= wide || wide >= 48;
+  const columnRoom = bare ? 0 : (flat ? 22 : Math.min(longest * LETTER * 0.72 + 18, 96)) + (given.columnTitle ? 18 : 0);
+  const titleRoom = !bare && given.rowTitle && !given.columnTitle ? 18 : 0;
+  const top = columnRoom + titleRoom;
+  const spill = bare || flat ? 0 : Math.min(60, Math.min(longest, 12) * LETTER * 0.7); // the last slanted label leans out
+  const [W, H] = [rowRoom + wide * K, top + tall * R];
+  const x = (k) => rowRoom + k * wide;
+  const y = (r) => top + (upward ? R - 1 - r : r) * tall;
+
+  const canvas = el("canvas", { class: "ch-cells", tabindex: "0", role: "img", "aria-label": label ?? "", "data-at": name, style: { left: `${rowRoom}px`, top: `${top}px`, width: `${wide * K}px`, height: `${tall * R}px` } });
+  paint(c, canvas, { R, K, wide, tall, upward, colour, text });
+  const rowLabels = bare ? [] : every(R, tall, 13).map((r) => svg("text", { x: rowRoom - 7, y: y(r) + tall / 2 + 4, "text-anchor": "end", "data-row": r }, short(rows[r], letters)));
+  const columnLabels = bare ? [] : every(K, wide, flat ? 1 : 13).map((k) => svg("text", flat
+    ? { x: x(k) + wide / 2, y: top - 7, "text-anchor": "middle", "data-column": k }
+    : { transform: `translate(${x(k) + wide / 2 + 3} ${top - 6}) rotate(-46)`, "data-column": k }, short(columns[k], flat ? Math.max(2, Math.floor((wide - 4) / LETTER)) : 13)));
+  const cursor = svg("rect", { class: "ch-cursor", width: wide, height: tall, visibility: "hidden" });
+  const pin = svg("g", { class: "ch-pin" });
+  const titles = bare ? [] : [
+    given.rowTitle && svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, given.rowTitle),
+    given.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, given.columnTitle)];
+  const over = svg("svg", { width: W + spill, height: H + 2, class: "ch-over" }, titles, rowLabels, columnLabels, pin, cursor);
+  const inner = el("div", { class: "ch-matrix", style: { width: `${W + spill}px`, height: `${H + 2}px` } }, canvas, over);
+
+  const out = tall < 6 ? 1.5 : 0; // around a low row rather than over it
+  const edge = (r, k, w, h) => svg("rect", { x: x(k) - out, y: y(r) - (upward && h > tall ? h - tall : 0) - out, width: w + 2 * out, height: h + 2 * out, "stroke-width": out ? 1 : 2 });
+  if (picked) {
+    const [r, k] = [picked.row, picked.column];
+    if (r !== null && r !== undefined && k !== null && k !== undefined) pin.append(edge(r, k, wide, tall));
+    else if (r !== null && r !== undefined) pin.append(edge(r, 0, wide * K, tall));
+    else if (k !== null && k !== undefined) pin.append(edge(0, k, wide, tall * R));
+  }
+
+  let at = [picked?.row ?? 0, picked?.column ?? 0];
+  const show = (r, k, aloud) => {
+    at = [r, k];
+    cursor.setAttribute("x", x(k));
+    cursor.setAttribute("y", y(r));
+    cursor.setAttribute("visibility", "visible");
+    over.querySelectorAll(".ch-lit").forEach((node) => node.classList.remove("ch-lit"));
+    over.querySelectorAll(`[data-row="${r}"], [data-column="${k}"]`).forEach((node) => node.classList.add("ch-lit"));
+    const box = canvas.getBoundingClientRect();
+    c.tip(tip(r, k), box.left + (k + 0.5) * wide, box.top + y(r) - top, aloud);
+    seen?.(r, k);
+  };
+  const hide = () => {
+    cursor.setAttribute("visibility", "hidden");
+    over.querySelectorAll(".ch-lit").forEach((node) => node.classList.remove("ch-lit"));
+    c.tip("");
+    seen?.(null, null);
+  };
+  const under = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const k = Math.floor((event.clientX - box.left) / wide), n = Math.floor((event.clientY - box.top) / tall);
+    return n < 0 || k < 0 || n >= R || k >= K ? null : [upward ? R - 1 - n : n, k];
+  };
+  canvas.addEventListener("pointermove", (event) => { const cell = under(event); if (cell) show(...cell); else hide(); });
+  canvas.addEventListener("pointerleave", hide);
+  canvas.addEventListener("click", (event) => { const cell = under(event); if (cell) pick?.(...cell); });
+  canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible")) show(...at, true); });
+  canvas.addEventListener("blur", hide);
+  canvas.addEventListener("keydown", (event) => {
+    const up = upward ? 1 : -1;
+    const step = { ArrowUp: [up, 0], ArrowDown: [-up, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key];
+    if (step) {
+      event.preventDefault();
+      show(Math.max(0, Math.min(R - 1, at[0] + step[0])), Math.max(0, Math.min(K - 1, at[1] + step[1])), true);
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      pick?.(...at);
+    } else if (event.key === "Escape") { hide(); release?.(); }
+  });
+  return el("div", { class: `ch-scroll ch-wide${H > TALLEST + 160 ? " ch-tall" : ""}` }, inner);
+}
+
+/** Which of so many labels fit without touching. */
+function every(count, pitch, least) {
+  const step = Math.max(1, Math.ceil(least / pitch));
+  return Array.from({ length: Math.ceil(count / step) }, (_, n) => n * step);
+}
+
+function paint(c, canvas, { R, K, wide, tall, upward, colour, text }) {
+  const ratio = Math.min(window.devicePixelRatio || 1, 2);
+  canvas.width = Math.round(wide * K * ratio);
+  canvas.height = Math.round(tall * R * ratio);
+  const pen = canvas.getContext("2d");
+  const gap = wide >= 9 && tall >= 9 ? 1 : 0;
+  if (!gap) { // many small cells: one pixel each, then enlarged
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(pixels(R, K, (r, k) => colour(upward ? R - 1 - r : r, k)), 0, 0, canvas.width, canvas.height);
+    return;
+  }
+  pen.scale(ratio, ratio);
+  pen.textBaseline = "middle";
+  pen.font = `12px ${getComputedStyle(document.documentElement).getPropertyValue("--mono") || "ui-monospace, Menlo, Consolas, monospace"}`;
+  for (let r = 0; r < R; r++) {
+    for (let k = 0; k < K; k++) {
+      const fill = colour(r, k);
+      const [left, top] = [k * wide, (upward ? R - 1 - r : r) * tall];
+      pen.fillStyle = css(fill);
+      pen.fillRect(left, top, wide - gap, tall - gap);
+      const written = text && wide >= 26 ? text(r, k) : null;
+      if (!written) continue;
+      pen.fillStyle = css(onTop(c, fill));
+      const parts = Array.isArray(written) ? written : ["", written];
+      const room = Math.floor((wide - 12) / LETTER) - ([...parts[1]].length + 1) * (parts[0] ? 1 : 0);
+      if (parts[0] && room >= 2) {
+        pen.textAlign = "left";
+        pen.fillText(short(parts[0], room), left + 5, top + tall / 2);
+      }
+      pen.textAlign = parts[0] ? "right" : "center";
+      if (parts[1] && [...parts[1]].length * LETTER < wide - 4) pen.fillText(parts[1], left + (parts[0] ? wide - gap - 5 : (wide - gap) / 2), top + tall / 2);
+    }
+  }
+}
+
+/** One pixel for each cell: enlarged without smoothing by whoever draws it. */
+export function pixels(R, K, colour) {
+  const canvas = document.createElement("canvas");
+  canvas.width = K;
+  canvas.height = R;
+  const pen = canvas.getContext("2d"), image = pen.createImageData(K, R), data = image.data;
+  for (let r = 0, n = 0; r < R; r++) {
+    for (let k = 0; k < K; k++, n += 4) {
+      const rgb = colour(r, k);
+      data[n] = rgb[0];
+      data[n + 1] = rgb[1];
+      data[n + 2] = rgb[2];
+      data[n + 3] = 255;
+    }
+  }
+  pen.putImageData(image, 0, 0);
+  return canvas;
+}

@@ -1,0 +1,91 @@
+// One head at work on one token: its query, every key, their products number by number, the score and the weight.
+
+import { el } from "./dom.js";
+import { figure } from "./figure.js";
+import { pixels } from "./heatmap.js";
+import * as scale from "./scale.js";
+import { plain, signed, textOf, visible } from "./tokens.js";
+
+const PITCH = 24;
+
+export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
+
+const view = {
+  start: () => ({ key: null }),
+  title: (c) => c.words("query_key_title", { token: plain(textOf(c.finding.tokens[c.finding.position])) }),
+  reading: (c) => c.words("query_key_reading", { layer: c.finding.layer, head: c.finding.head }),
+  body,
+  *table(found) {
+    yield ["key", "token", "score", "weight", ...Array.from(found.query, (_, d) => `product_${d}`)];
+    for (const [n, token] of found.keys.entries()) yield [n, textOf(token), found.scores[n], found.weights[n], ...found.products[n]];
+  },
+};
+
+function body(c, box) {
+  const found = c.finding;
+  const N = found.keys.length, D = found.query.length;
+  const narrow = c.width < 720;
+  const room = narrow ? c.width - 190 : Math.floor((c.width - 400) / 2);
+  const wide = Math.max(1, Math.min(9, room / D));
+  const most = { query: largest([found.query]), key: largest(found.key), products: largest(found.products) };
+  const bars = narrow ? 0 : 120;
+  const best = Math.max(...found.weights, 1e-9);
+  const grid = el("div", { style: {
+    display: "grid", "grid-template-columns": narrow ? `minmax(0, 1fr) ${wide * D}px 4.2rem` : `minmax(5rem, max-content) ${wide * D}px ${wide * D}px 4.6rem ${bars + 64}px`,
+    "grid-template-rows": `auto ${PITCH + 6}px auto repeat(${N}, ${PITCH}px)`, "column-gap": "18px", "align-items": "center", font: "13px var(--mono)" } });
+  const put = (node, row, column, span = 1) => { node.style.gridArea = `${row} / ${column} / span ${span} / span 1`; grid.append(node); return node; };
+  const name = (text, colour) => el("span", { class: "ch-name", style: { color: colour ? `var(--${colour}-text)` : "var(--soft)", "align-self": "end" } }, text);
+  const place = { key: 2, products: narrow ? null : 3, score: narrow ? null : 4, weight: narrow ? 3 : 5 };
+
+  put(name(c.words("query"), "q"), 1, 2);
+  put(el("span", {}, signed(textOf(found.tokens[found.position]))), 2, 1);
+  put(strip(c, [found.query], most.query, wide, PITCH, (_, d) => `${c.words("query")} ${d} · ${scale.number(found.query[d])}`, "query"), 2, 2);
+  put(name(c.words("keys"), "k"), 3, 2);
+  if (place.products) put(name(c.words("products")), 3, place.products);
+  if (place.score) put(name(c.words("score")), 3, place.score).style.textAlign = "end";
+  put(name(c.words("weight"), "q"), 3, place.weight);
+
+  const tell = (n, d) => `${visible(textOf(found.keys[n]))}, ${c.words("dimension", { d })}\n${c.words("query")} ${scale.number(found.query[d])} × ${c.words("key")} ${scale.number(found.key[n][d])} = ${scale.number(found.products[n][d])}`;
+  put(strip(c, found.key, most.key, wide, PITCH, tell, "keys"), 4, place.key, N);
+  if (place.products) put(strip(c, found.products, most.products, wide, PITCH, tell, "products"), 4, place.products, N);
+  found.keys.forEach((token, n) => {
+    const hidden = found.hidden[n];
+    const quiet = hidden ? "var(--soft)" : "var(--ink)";
+    put(el("span", { style: { color: quiet, "font-weight": n === found.position ? 700 : 400, overflow: "hidden", "text-overflow": "ellipsis", "white-space": "nowrap" } }, signed(textOf(token))), n + 4, 1);
+    if (place.score) put(el("span", { style: { "text-align": "end", color: quiet } }, scale.number(found.scores[n])), n + 4, place.score);
+    const words = hidden ? c.words("hidden") : scale.percent(found.weights[n], 1);
+    const bar = bars && !hidden ? el("span", { class: "ch-bar", style: { width: `${Math.max(1, (found.weights[n] / best) * bars)}px`, background: "var(--q)" } }) : "";
+    put(el("span", { style: { color: quiet, display: "flex", gap: "8px", "align-items": "center" } }, el("span", { style: { width: "56px", "text-align": "end" } }, words), bar), n + 4, place.weight);
+  });
+  box.append(el("div", { class: "ch-wide", style: { "overflow-x": "auto" } }, grid),
+    scale.legend(c.words("two_sided"), scale.steps(9, (t) => scale.signed(c, t), -1, 1), ["−", "0", "+"]));
+}
+
+const largest = (rows) => { const [low, high] = scale.extent(rows); return Math.max(Math.abs(low), Math.abs(high)) || 1; };
+
+/** Rows of numbers, a cell each, under one pointer. */
+function strip(c, rows, most, wide, tall, words, name) {
+  const D = rows[0].length;
+  const canvas = el("canvas", { class: "ch-cells", tabindex: "0", role: "img", "aria-label": name, "data-at": `strip-${name}`, style: { position: "static", width: `${wide * D}px`, height: `${tall * rows.length}px`, "align-self": "start" } });
+  canvas.width = D;
+  canvas.height = rows.length * tall;
+  const pen = canvas.getContext("2d");
+  pen.imageSmoothingEnabled = false;
+  const small = pixels(rows.length, D, (r, d) => scale.signed(c, rows[r][d] / most));
+  rows.forEach((_, r) => pen.drawImage(small, 0, r, D, 1, 0, r * tall + 1, D, tall - 2));
+  let at = [0, 0];
+  const show = (r, d, aloud) => {
+    at = [Math.max(0, Math.min(rows.length - 1, r)), Math.max(0, Math.min(D - 1, d))];
+    const box = canvas.getBoundingClientRect();
+    c.tip(words(...at), box.left + (at[1] + 0.5) * wide, box.top + at[0] * tall, aloud);
+  };
+  canvas.addEventListener("pointermove", (event) => { const box = canvas.getBoundingClientRect(); show(Math.floor((event.clientY - box.top) / tall), Math.floor((event.clientX - box.left) / wide)); });
+  canvas.addEventListener("pointerleave", () => c.tip(""));
+  canvas.addEventListener("blur", () => c.tip(""));
+  canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible")) show(...at, true); });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (step) { event.preventDefault(); show(at[0] + step[0], at[1] + step[1], true); } else if (event.key === "Escape") c.tip("");
+  });
+  return canvas;
+}

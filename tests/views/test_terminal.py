@@ -1,0 +1,122 @@
+"""Findings in the terminal: their numbers are there, they fit its width, and nothing moves its cursor."""
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from clearhead.explain.ablation import ablation
+from clearhead.explain.attention import attention
+from clearhead.explain.factors import factors
+from clearhead.explain.finding import Finding
+from clearhead.explain.hidden_states import hidden_states
+from clearhead.explain.neurons import neurons, top_tokens
+from clearhead.explain.next_token import next_token
+from clearhead.explain.query_key import query_key
+from clearhead.explain.saliency import saliency
+from clearhead.explain.walk import walk
+from clearhead.views.page import compact, page
+from clearhead.views.terminal import _shade, drawn, telling_head, text_of
+from tests.explain.samples import TEXT, small
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Similarity(Finding):
+    kind = "similarity"
+    a: str = "one"
+    b: str = "other"
+    measure: str = "cka"
+    layers_a: tuple = (0, 1)
+    layers_b: tuple = (0, 1, 2)
+    values: np.ndarray = dataclasses.field(default_factory=lambda: np.array([[1.0, 0.5, 0.1], [0.6, 0.9, 0.2]]))
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Patching(Finding):
+    kind = "patching"
+    model: str = "small"
+    tap: str = "layers.*.output"
+    layers: tuple = (0, 1)
+    effect: np.ndarray = dataclasses.field(default_factory=lambda: np.array([[1.0, -0.5], [0.0, np.nan]]))
+
+
+@pytest.fixture(scope="module")
+def pipe():
+    return small("gpt2")
+
+
+@pytest.fixture(scope="module")
+def findings(pipe):
+    found = [
+        attention(pipe, TEXT), query_key(pipe, TEXT), ablation(pipe, TEXT), saliency(pipe, TEXT, max_new_tokens=2),
+        hidden_states(pipe, TEXT), hidden_states(pipe, TEXT, positions=-1, candidates=[" cat", " mat"]),
+        next_token(pipe, TEXT), walk(pipe, TEXT), neurons(pipe, TEXT, top=6), top_tokens(pipe, [TEXT], 0, 1),
+        Similarity(), Patching(),
+    ]  # fmt: skip
+    pytest.importorskip("sklearn")
+    return [*found, factors(pipe, TEXT, n=2), neurons(pipe, TEXT, top=6, clusters=2)]
+
+
+def printed(finding, width, colour=False):
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, color_system="truecolor" if colour else None
+    )
+    console.print(drawn(finding))
+    return console.file.getvalue()
+
+
+def test_every_finding_fits_and_says_its_model(findings):
+    for finding in findings:
+        for width in (60, 100):
+            text = printed(finding, width)
+            assert max(len(line) for line in text.splitlines()) <= width, finding.kind
+            assert "no picture" not in text
+            assert getattr(finding, "model", "one").split()[0] in text
+        assert "\x1b[" in printed(finding, 100, colour=True)
+        assert "\x1b" not in repr(finding)  # a test's output is no terminal
+
+
+def test_every_finding_has_a_page(findings):
+    for finding in findings:
+        if finding.kind not in ("similarity", "patching"):
+            assert compact(finding)["kind"] == finding.kind
+            assert f"clearhead/{finding.kind.replace('-', '_')}.js" in page(finding)
+
+
+def test_encoder_decoders_too():
+    both = small("bart")
+    cross = attention(both, TEXT, target="a dog sat")
+    assert "looks at the columns" in text_of(cross)
+    assert "make up its mind" in text_of(hidden_states(both, TEXT, target="a dog sat"))
+
+
+def test_saliency_shows_the_shares(pipe):
+    found = saliency(pipe, TEXT, max_new_tokens=1)
+    best = int(np.nanargmax(found.scores[0]))
+    assert f"{found.scores[0, best]:.0%}" in text_of(found)
+
+
+def test_the_telling_head_is_not_one_that_looks_back_one_step(pipe):
+    found = attention(pipe, TEXT)
+    weights = np.zeros_like(found.weights)
+    count = weights.shape[2]
+    weights[:, :, np.arange(count), np.maximum(np.arange(count) - 1, 0)] = 1.0
+    weights[1, 2] = 0.0
+    weights[1, 2, :, 0] = 1.0
+    weights[1, 2, 5] = 0.0
+    weights[1, 2, 5, 2] = 1.0
+    assert telling_head(dataclasses.replace(found, weights=weights)) == (1, 2)
+
+
+def test_ink_grows():
+    shades = [_shade(share)[0] for share in (0.0, 0.05, 0.3, 0.5, 0.7, 1.0)]
+    assert shades == [" ", "·", "░", "▒", "▓", "█"]
+    assert _shade(float("nan")) == "  "
+
+
+def test_no_token_moves_the_cursor(pipe):
+    found = next_token(pipe, TEXT, top_k=2)
+    evil = dataclasses.replace(found.candidates[0], token="\x1b[2J\r\n")
+    assert "\x1b" not in printed(dataclasses.replace(found, candidates=[evil]), 80)
