@@ -50,7 +50,10 @@ def test_models_lists_and_describes():
     assert "shared" in text
     data = json.loads(inside("models", "describe", "gpt3-175b", "--json").stdout)
     assert data["parameters"] == 174_604_259_328 == sum(p["parameters"] for p in data["parts"])
-    assert json.loads(inside("models", "--json").stdout)["shipped"][0]["name"] == "random-gpt2"
+    shipped = [card["name"] for card in json.loads(inside("models", "--json").stdout)["shipped"]]
+    assert "random-gpt2" in shipped
+    assert "39.5 BLEU" in inside("models", "card", "translate-en-de").output
+    assert "7,578,624" in inside("models", "describe", "translate-en-de").output
 
 
 def test_describe_a_folder(tmp_path):
