@@ -64,10 +64,10 @@ def test_what_cannot_be_saved(tmp_path):
     found = Numbers("a", [], np.zeros(1))
     with pytest.raises(InputError, match=r"not as 'x\.png'"):
         found.save(tmp_path / "x.png")
-    with pytest.raises(InputError, match="Cannot write"):
+    with pytest.raises(InputError, match="cannot be written"):
         found.save(tmp_path / "nowhere" / "x.json")
     (tmp_path / "x.csv").mkdir()
-    with pytest.raises(InputError, match="Cannot write"):
+    with pytest.raises(InputError, match="cannot be written"):
         found.save(tmp_path / "x.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clearhead.errors import InputError
+from clearhead.text.files import write_whole
 
 
 class Finding:
@@ -51,13 +52,7 @@ class Finding:
         if target.suffix.lower() not in ways:
             raise InputError(f"A finding is saved as .html, .json or .csv, not as {target.name!r}.")
         text = ways[target.suffix.lower()]()
-        work = target.with_name(f".{target.name}.writing")
-        try:
-            work.write_text(text, encoding="utf-8")
-            work.replace(target)
-        except OSError as error:
-            work.unlink(missing_ok=True)
-            raise InputError(f"Cannot write {target}: {error.strerror or error}.") from None
+        write_whole(target, text.encode("utf-8"), InputError)
         return target
 
     def _page(self) -> str:

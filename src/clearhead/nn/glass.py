@@ -70,7 +70,7 @@ def _unwrapped(module: nn.Module) -> nn.Module:
     return module
 
 
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """`*` stands for anything inside one part of a name, `**` for any number of parts, `a|b` for either."""
     parts = []
     for part in pattern.split("."):
@@ -146,7 +146,7 @@ class Trace(Mapping[str, Tensor]):
         self._thread: int | None = None
 
     def _match(self, pattern: str) -> list[str]:
-        matching = [name for name in self._points if _compile_pattern(pattern).fullmatch(name)]
+        matching = [name for name in self._points if compile_pattern(pattern).fullmatch(name)]
         if not matching:
             raise _unknown(pattern, self._points)
         return matching

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import TokenizerError
+from clearhead.errors import ClearheadError, TokenizerError
 
 MOST_BYTES = 200 * 1024 * 1024  # the largest published tokenizer file is a tenth of this
 
@@ -57,8 +57,11 @@ def read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes beside the file and then renames, so that an interrupted save leaves the old file as it was."""
+def write_whole(path: Path, data: bytes, failed: type[ClearheadError] = TokenizerError) -> None:
+    """Writes beside the file and then renames, so that an interrupted save leaves the old file as it was.
+
+    failed   the error that a full disk or a missing folder becomes
+    """
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with part.open("xb") as file:
@@ -67,7 +70,7 @@ def write_whole(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        raise TokenizerError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise failed(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
         part.unlink(missing_ok=True)
 

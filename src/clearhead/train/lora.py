@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from clearhead.errors import CheckpointError, InputError
 from clearhead.models import Model
 from clearhead.models.checkpoint import Entry
-from clearhead.nn.glass import _compile_pattern
+from clearhead.nn.glass import compile_pattern
 from clearhead.nn.linear import Linear
 from clearhead.train.optim import check_names
 
@@ -298,7 +298,7 @@ def _shortest(targets: set[str], known: set[str]) -> list[str]:
 
 def _matching(model: nn.Module, patterns: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
     """The modules whose name ends as one of the patterns says."""
-    wanted = [_compile_pattern(pattern) for pattern in patterns]
+    wanted = [compile_pattern(pattern) for pattern in patterns]
     for name, module in model.named_modules():
         ends = [name, *(name[m.end() :] for m in re.finditer(r"\.", name))]
         if any(pattern.fullmatch(end) for pattern in wanted for end in ends):

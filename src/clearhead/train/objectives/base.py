@@ -120,9 +120,13 @@ class Objective:
         """What is trained: the model, or a module that holds it and a helper (ELECTRA's generator)."""
         return model
 
+    def given(self, batch: Batch) -> dict[str, Tensor]:
+        """What the model is called with: the inputs, or what is made of them on the device."""
+        return batch.inputs
+
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The mean of each term over what it counts."""
-        return {"loss": model(**batch.inputs).loss}
+        return {"loss": model(**self.given(batch)).loss}
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:

@@ -88,9 +88,6 @@ class CausalLM(RunningText):
             inputs["position_ids"] = positions + self.first_position
         return inputs
 
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        return {"loss": model(**self.given(batch)).loss}
-
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         count = batch.counts["loss"]

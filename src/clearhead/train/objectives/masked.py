@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from tokenizers import models
-from torch import Tensor, nn
+from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
@@ -176,13 +176,6 @@ class MaskedLM(RunningText):
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         return words_batch(examples, pad_id(self.tokenizer))
-
-    def given(self, batch: Batch) -> dict[str, Tensor]:
-        """What the model is called with."""
-        return batch.inputs
-
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        return {"loss": model(**self.given(batch)).loss}
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:

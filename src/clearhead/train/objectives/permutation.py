@@ -140,9 +140,6 @@ class PermutationLM(RunningText):
         # Query i must not see key j if j comes later, or is i itself and a target. The context is there before all.
         return inputs | {"perm_mask": reach[:, :, None] <= order[:, None, :]}  # (batch, query, key)
 
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        return {"loss": model(**self.given(batch)).loss}
-
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         out = model(**self.given(batch))

@@ -169,9 +169,6 @@ class TextObjective(Objective):
         """The batch's inputs as the model takes them: without segments where it has none."""
         return {name: t for name, t in batch.inputs.items() if self.segments or name != "token_type_ids"}
 
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        return {"loss": model(**self.given(batch)).loss}
-
 
 def has_segments(model: Model) -> bool:
     """Whether token_type_ids mean to the model what a tokenizer makes of them (GPT-2 would look them up as words)."""

@@ -39,23 +39,9 @@ class TranslationLM(MaskedLM):
         length: int,
         *,
         languages: Sequence[str] = (),
-        rate: float = 0.15,
-        mask: float = 0.8,
-        random: float = 0.1,
-        whole_word: bool = False,
-        dynamic: bool = True,
-        predictions: int | None = None,
+        **masking: Any,
     ) -> None:
-        super().__init__(
-            tokenizer,
-            length,
-            rate=rate,
-            mask=mask,
-            random=random,
-            whole_word=whole_word,
-            dynamic=dynamic,
-            predictions=predictions,
-        )
+        super().__init__(tokenizer, length, **masking)
         if len(languages) not in (0, 2):
             raise InputError(f"languages names the source's and the target's, such as [en, fr], not {list(languages)}.")
         self.languages = tuple(languages)
