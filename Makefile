@@ -6,16 +6,20 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 # A stamp is named after what was installed, so a change of requirements, and nothing else, installs again.
 SUM    := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 CORE   := $(VENV)/.core-$(SUM)
+STUDIO := $(VENV)/.studio-$(SUM)
 DEV    := $(VENV)/.dev-$(SUM)
 
 .PHONY: run test test-slow lint bench help clean
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-run: $(CORE)  ## follow one token through a transformer, in the terminal; then let a trained one translate
-	@$(BIN)/clearhead walk "The robot said: I will obey" --model random-gpt2
+run: $(STUDIO)  ## a transformer at work in the terminal, then the studio in the browser
+	@$(BIN)/clearhead walk "Once upon a time there was a king"
+	@echo 'Once upon a time there was a king. The same model goes on:'
+	@$(BIN)/clearhead generate "Once upon a time there was a king" --max-new-tokens 60 --top-k 40 --temperature 0.7 --seed 4
 	@echo 'Two dogs are playing in the snow. In German, by the Transformer that came with the package:'
 	@$(BIN)/clearhead generate "Two dogs are playing in the snow." --model translate-en-de --num-beams 5
+	@$(BIN)/clearhead studio
 
 test: $(DEV) lint  ## lint, type-check and run the test suite
 	@$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -46,6 +50,10 @@ $(CORE): | $(BIN)/python
 	@$(PIP) torch==2.13.0 setuptools
 	@$(PIP) --no-build-isolation --editable .
 	@rm -f $(VENV)/.core-* && touch $@
+
+$(STUDIO): $(CORE)
+	@$(PIP) --no-build-isolation --editable ".[studio]"
+	@rm -f $(VENV)/.studio-* && touch $@
 
 $(DEV): $(CORE)
 	@echo "Installing what the tests need (once) …"

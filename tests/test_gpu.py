@@ -319,6 +319,23 @@ def test_weights_that_were_replaced_are_recorded_anew():
     assert not torch.equal(want, before)
 
 
+@pytest.mark.skipif(DEVICE == "cpu", reason="steps are recorded on a CUDA device")
+def test_nothing_is_recorded_under_autocast():
+    """Its copies of the weights are freed with it; a recording would read what lies there afterwards."""
+    _, gpu = both("gpt2")
+    ids = torch.randint(FIRST_WORD, 200, (1, 10), device=DEVICE)
+
+    def written() -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            return gpu.generate(ids, max_new_tokens=12)
+
+    before = written()
+    torch.randn(2**24, device=DEVICE)  # something else lies in the freed memory now
+    assert torch.equal(written(), before)
+    with torch.autocast("cuda", torch.bfloat16):
+        assert "autocast" in (graphs.why_not(gpu) or "")
+
+
 def by_hand(width: int, heads: int, hidden: int, activation: str = "gelu_new", words: int = 203, **options) -> Stack:
     """A plain stack of three layers, wide enough weights for every part to matter."""
     bias = options.get("bias", True)

@@ -22,6 +22,7 @@ FLOORS = [
     {"pipeline", "views"},
     {"train"},
     {"studies"},
+    {"studio"},
     {"cli"},
 ]
 FLOOR = {room: n for n, rooms in enumerate(FLOORS) for room in rooms}
@@ -91,7 +92,7 @@ def test_light_start(code):
 
 def test_the_core_needs_no_extras():
     """Everything but the web, notebook and test packages: the core runs where those are missing."""
-    banned = ["transformers", "fastapi", "uvicorn", "plotly", "anywidget", "sentencepiece", "sklearn", "yaml"]
+    banned = ["transformers", "fastapi", "uvicorn", "starlette", "anywidget", "sentencepiece", "sklearn", "yaml"]
     code = (
         f"import sys\nfor name in {banned!r}: sys.modules[name] = None\n"
         "import clearhead as ch\nprint(ch.load('random-gpt2').generate('The robot', max_new_tokens=3))"
@@ -128,6 +129,6 @@ def test_links_lead_somewhere(name):
 
 def test_architecture_names_real_files():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = "nn|models|hub|generate|text|explain|views|zoo|train|studies|cli"
+    rooms = "nn|models|hub|generate|text|explain|views|zoo|train|studies|studio|cli"
     for name in set(re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text)):
         assert (SOURCE / name).exists(), name

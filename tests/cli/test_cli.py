@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 import clearhead as ch
 from clearhead.cli import app
 from clearhead.errors import ClearheadError
+from tests.cli import with_model
 
 
 def run(*words, **env):
     return subprocess.run(
-        [sys.executable, "-m", "clearhead", *words],
+        [sys.executable, "-m", "clearhead", *with_model(words)],
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "100", **env},
@@ -26,7 +27,7 @@ def run(*words, **env):
 
 def inside(*words):
     """In this process: quicker. Errors a user can cause come out as they are."""
-    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "120"})
+    result = CliRunner().invoke(app, with_model(words), env={"COLUMNS": "120"})
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -77,7 +78,7 @@ def test_generate_json_beams_and_standard_input():
         inside("generate", "The", "-n", "4", "--num-beams", "3", "--num-return-sequences", "2", "--json").stdout
     )
     assert len(data["answers"]) == 2
-    piped = CliRunner().invoke(app, ["generate", "-", "-n", "3"], input="The robot")
+    piped = CliRunner().invoke(app, with_model(["generate", "-", "-n", "3"]), input="The robot")
     assert piped.stdout.startswith("The robot")
 
 
@@ -162,7 +163,20 @@ def test_a_users_mistake_gets_one_clear_message(words, says, tmp_path, monkeypat
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_interrupt_keeps_what_was_written():
     process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "clearhead", "generate", "The robot", "-n", "250", "--seed", "1"],
+        [
+            sys.executable,
+            "-u",
+            "-m",
+            "clearhead",
+            "generate",
+            "The robot",
+            "-m",
+            "random-gpt2",
+            "-n",
+            "250",
+            "--seed",
+            "1",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

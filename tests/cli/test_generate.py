@@ -15,6 +15,7 @@ from clearhead.cli import app
 from clearhead.cli.interactive import COMMANDS, SETTABLE, Desk, joined
 from clearhead.errors import InputError
 from clearhead.generate import Options
+from tests.cli import with_model
 from tests.explain.test_next_token import shake, small_translator
 
 PROMPT = "The robot said"
@@ -34,7 +35,7 @@ def translator(tmp_path_factory):
 
 def inside(*words, typed="", columns=100):
     """In this process: quicker. Errors a user can cause come out as they are."""
-    result = CliRunner().invoke(app, list(words), input=typed, env={"COLUMNS": str(columns)})
+    result = CliRunner().invoke(app, with_model(words), input=typed, env={"COLUMNS": str(columns)})
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -42,7 +43,7 @@ def inside(*words, typed="", columns=100):
 
 def process(*words, **env):
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "clearhead", *words],
+        [sys.executable, "-u", "-m", "clearhead", *with_model(words)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "COLUMNS": "100", **env},
     )  # fmt: skip

@@ -156,7 +156,7 @@ def test_what_cannot_be_read():
         read(gpt, 5)
     with pytest.raises(InputError, match="second text is empty"):
         read(bert, "the cat", " ")
-    with pytest.raises(InputError, match="leave the pair out"):
+    with pytest.raises(InputError, match="leave the second out"):
         read(t5, "the cat", "a dog")
     with pytest.raises(InputError, match="only an encoder–decoder has a target"):
         read(gpt, "the cat", target="a dog")

@@ -7,11 +7,14 @@ import torch
 
 import clearhead as ch
 from clearhead.errors import InputError
-from clearhead.explain import walk
+from clearhead.explain import read, walk
 from clearhead.models.bert import FAMILY as BERT
 from clearhead.models.bert import BertConfig
+from clearhead.nn import trace
 from clearhead.pipeline import Pipeline
 from clearhead.text import train_tokenizer
+from tests.explain.samples import TEXT as SHORT
+from tests.explain.samples import small
 
 TEXT = "The robot said that it will obey"
 
@@ -54,6 +57,39 @@ def test_numbers_are_the_models_own(gpt):
     guesses = steps["The next token"].guesses
     assert len(guesses) == 10
     near([chance for _, chance in guesses], chances.topk(10).values)
+
+
+@pytest.mark.parametrize("name", ["transformer", "t5", "bart", "bigbird_pegasus"])
+def test_a_decoder_looks_at_what_the_encoder_read(name):
+    pipe = small(name)
+    found = walk(pipe, SHORT, target="a dog sat", layer=1, head=2, position=-1, numbers=64)
+    steps = {step.title: step for step in found.steps}
+    reading = read(pipe, SHORT, target="a dog sat")
+    at = "decoder.layers.1.cross_attention."
+    with torch.no_grad(), trace(pipe.model, f"{at}*") as seen:
+        logits = pipe.model(**reading.inputs).logits
+    look = steps["Look at the source"]
+    assert look.tokens == found.source == [token.text for token in reading.tokens]
+    assert found.tokens == [token.text for token in reading.target]
+    near(look.columns[-1].numbers, seen[f"{at}weights"][0, 2, -1])
+    assert sum(look.columns[-1].numbers) == pytest.approx(1.0)
+    near(look.vectors[0].numbers, seen[f"{at}query"][0, 2, -1])
+    near(steps["Take from the source"].vectors[-1].numbers, seen[f"{at}output"][0, -1])
+    near([chance for _, chance in steps["The next token"].guesses], logits[0, -1].softmax(-1).topk(10).values)
+    assert found.to_csv().count("cross_attention.weights") == 8 + 2 * len(found.source)
+
+
+def test_an_encoder_can_be_followed_too():
+    pipe = small("transformer")
+    found = walk(pipe, SHORT, side="encoder", layer=0)
+    titles = [step.title for step in found.steps]
+    assert "Look at the source" not in titles
+    assert "The next token" not in titles
+    assert found.steps[0].tap == "encoder.embed.output"
+    with pytest.raises(InputError, match="encoder or the decoder"):
+        walk(pipe, SHORT, side="cross")
+    with pytest.raises(InputError, match="one stack"):
+        walk(small("gpt2"), SHORT, side="decoder")
 
 
 def formula(block, x):

@@ -1,13 +1,16 @@
-"""Weights in eight bits: a quarter of the size, nearly the same numbers, and a model like any other once loaded."""
+"""Weights in few bits: much smaller, nearly the same numbers, and a model like any other once loaded."""
 
 import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import clearhead as ch
 from clearhead import zoo
-from clearhead.hub.packed import PACKED, pack
+from clearhead.errors import InputError
+from clearhead.hub.packed import GROUP, PACKED, open_packed, pack
+from clearhead.models.gpt2 import FAMILY, GPT2Config
 
 
 @pytest.fixture
@@ -41,6 +44,38 @@ def test_it_is_a_quarter_as_large_and_saves_as_a_plain_model(both, tmp_path):
     assert not (tmp_path / "again" / PACKED).exists()
     ids = torch.tensor([[1, 2, 3]])
     assert torch.equal(ch.load(tmp_path / "again").model(input_ids=ids).logits, pipe.model(input_ids=ids).logits)
+
+
+def test_five_bits_for_the_matrices_of_the_layers(tmp_path):
+    """Within half a step of a group where nothing is clipped, never worse than plain rounding, and 5.125 bits each."""
+    torch.manual_seed(1)
+    model = FAMILY.make(GPT2Config(vocab_size=50, hidden_size=128, num_hidden_layers=2, num_attention_heads=2), None)
+    with torch.no_grad():
+        model.stack.layers[1].feedforward.up.weight.zero_()  # a group of nothing but zeros
+        model.stack.layers[0].feedforward.up.weight[0, :4] = 3.0  # and one with something large
+    ch.Pipeline(model, ch.load("random-gpt2").tokenizer).save(tmp_path / "plain")
+    (tmp_path / "packed").mkdir()
+    pack(tmp_path / "plain", tmp_path / "packed", 5)
+    packed = open_packed(tmp_path / "packed")
+    for name, wanted in load_file(tmp_path / "plain" / "model.safetensors").items():
+        got = packed[name]
+        assert got.shape == wanted.shape == packed.shape(name)
+        if wanted.ndim == 2 and ".h." in name:
+            rows = wanted.unflatten(1, (-1, GROUP))
+            largest = rows.gather(-1, rows.abs().argmax(-1, keepdim=True))
+            scale = (largest / -16).half().float() + (largest == 0)
+            plain = (rows / scale).round().clamp(-16, 15) * scale - rows
+            error = got.view_as(rows) - rows
+            assert (error.square().sum(-1) <= 1.001 * plain.square().sum(-1) + 1e-12).all()
+            assert error.abs().max() <= largest.abs().max() / 4  # what is clipped is off by a quarter at most
+        elif wanted.ndim == 2:
+            assert (got - wanted).abs().max() <= wanted.abs().max() / 250
+    size = (tmp_path / "packed" / PACKED).stat().st_size
+    layers = sum(p.numel() for p in model.stack.layers.parameters())
+    tables = sum(p.numel() for p in model.stack.embed.parameters())
+    assert size < 1.1 * (layers * 5.125 / 8 + tables) + 20_000
+    with pytest.raises(InputError, match="8 or 5 bits"):
+        pack(tmp_path / "plain", tmp_path / "packed", 4)
 
 
 def test_other_types_and_quantised(both):

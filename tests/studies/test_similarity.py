@@ -1,10 +1,14 @@
 """Cosines, ranks and the built-in pairs: the figures are those of numpy and scipy, and the words follow the figures."""
 
+import csv
+import json
+
 import numpy as np
 import pytest
 
 import clearhead as ch
 from clearhead.errors import InputError
+from clearhead.explain.finding import Finding
 from clearhead.hub import Sentence
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.studies import similarity
@@ -111,3 +115,17 @@ def test_words_follow_figures():
     assert "narrow cone" in said(0.9) and "do not crowd" in said(0.1)
     assert "follow words" in said(0.9, 0.95) and "follow words" not in said(0.9, 0.5)
     assert "trained for similarity" not in said(0.9)
+
+
+def test_a_study_is_a_finding(pipe, tmp_path):
+    """Printed, saved and read like any other."""
+    found = similarity(pipe)
+    assert isinstance(found, Finding)
+    text = repr(found)
+    assert "any two" in text and f"{found.rows[0].auc:.2f}" in text and found.says[:40] in text
+    rows = list(csv.reader(found.save(tmp_path / "a.csv").open()))
+    assert len(rows) == len(found.rows) + 1 and rows[1][0] == found.rows[0].vectors
+    assert json.loads(found.save(tmp_path / "a.json").read_text())["kind"] == "study"
+    page = found.save(tmp_path / "a.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and "any two" in page and "://" not in page
+    assert "any two" in found._repr_html_() and "<html" not in found._repr_html_()

@@ -2,10 +2,13 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
 from safetensors.torch import load_file
 
+from clearhead.cli.train import next_command
+from clearhead.train import Recipe
 from clearhead.train.log import read_log
 
 WORDS = "the a cat dog bird sat ran sang on under near mat house tree old red small and then but .".split()
@@ -80,3 +83,17 @@ def weights(run: Path, step: int | None = None) -> dict:
     """Of a checkpoint; by default of the exported model."""
     path = "model/model.safetensors" if step is None else f"checkpoints/step-{step:09d}/weights.safetensors"
     return load_file(run / path)
+
+
+def check_command(asked: Recipe, model: Path, pipe) -> None:
+    """The line that is told at the end of a run does something, in the words of this model."""
+    command = next_command(asked, model)
+    assert str(model) in command
+    if command.startswith("clearhead fill"):
+        assert pipe.fill(re.search('"(.*?)"', command)[1])
+    elif command.startswith("clearhead generate"):
+        assert pipe.generate(re.search('"(.*?)"', command)[1], max_new_tokens=2) is not None
+    elif command.startswith("python"):
+        exec(re.fullmatch(r'python -c "([^"]*)"', command)[1], {})
+    else:
+        assert command.startswith("clearhead embed")

@@ -283,7 +283,7 @@ def test_a_spread_checkpoint_has_a_part_of_each_process(runs):
     newest = max((folder / "causal-fsdp" / "checkpoints").glob("step-*"))
     assert {"__0_0.distcp", "__1_0.distcp", ".metadata", "state.json"} <= {path.name for path in newest.iterdir()}
     newest = max((folder / "causal-ddp" / "checkpoints").glob("step-*"))
-    tables = {f"{name}.safetensors" for name in ("weights", "optimizer", "ema")}
+    tables = {f"{name}.safetensors" for name in ("weights", "optimizer", "ema", "best")}
     assert {path.name for path in newest.iterdir()} == tables | {"state.json"}
 
 

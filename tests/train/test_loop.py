@@ -227,7 +227,8 @@ def test_evaluation_changes_no_weight(tmp_path):
 def test_the_best_weights_are_exported(tmp_path, monkeypatch, metric, values, best):
     told = iter([values[0], *values])  # one to look which measures there are
     monkeypatch.setattr("clearhead.train.run._Run._measured", lambda *_: {metric: next(told, 0.5), "other": 0.0})
-    result = train(recipe(tmp_path, evaluation={"every": 2, "metric": metric}))
+    keep = {"every": 2, "keep": 3}
+    result = train(recipe(tmp_path, evaluation={"every": 2, "metric": metric}, checkpoint=keep))
     assert result.step == 6
     exported, kept = weights(tmp_path / "run"), weights(tmp_path / "run", best)
     assert (exported["transformer.wte.weight"] == kept["head.output.weight"]).all()
@@ -341,6 +342,30 @@ def test_a_last_update_that_spoils_the_weights(tmp_path):
     with pytest.raises(TrainingStopped, match=r"step 3 the weights are not numbers.*step 2 is kept"):
         loop.run()
     assert loop.checkpoints.steps() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "plan, writing, since, due",
+    [
+        ({}, 0.1, 59, False), ({}, 0.1, 61, True),  # no sooner than after a minute
+        ({}, 2.0, 99, False), ({}, 2.0, 101, True),  # a fiftieth of the time
+        ({}, 60.0, 599, False), ({}, 60.0, 601, True),  # after ten minutes at the latest
+        ({"checkpoint_minutes": 2.0}, 60.0, 119, False), ({"checkpoint_minutes": 2.0}, 60.0, 121, True),
+        ({"checkpoint_every": 3}, 0.1, 9999, False),
+    ],
+)  # fmt: skip
+def test_when_a_checkpoint_is_due(tmp_path, monkeypatch, plan, writing, since, due):
+    loop = line(tmp_path, plan=plan)
+    loop.progress.step, loop._writing, loop._saved = 4, writing, 1000.0
+    monkeypatch.setattr("clearhead.train.loop.time.perf_counter", lambda: 1000.0 + since)
+    assert loop._is_due() is due
+    loop.progress.beyond = 1
+    assert not loop._is_due()
+
+
+def test_a_short_run_writes_one_checkpoint(tmp_path):
+    train(recipe(tmp_path, evaluation__every=1, checkpoint__keep=9))
+    assert Checkpoints(tmp_path / "run/checkpoints", 9).steps() == [6]
 
 
 SHORT = (

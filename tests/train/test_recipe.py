@@ -31,7 +31,7 @@ def without(said: dict, *path: str) -> dict:
 @pytest.mark.parametrize(
     "settings, words",
     [
-        (["optimzer.lr=1"], ["unknown key 'optimzer'", "Did you mean optimizer?"]),
+        (["optimzer.lr=1"], ["optimzer.lr=1: unknown key 'optimzer'", "Did you mean optimizer?"]),
         (["optimizer.lrr=1"], ["unknown key 'optimizer.lrr'", "Did you mean lr?"]),
         (["evaluation.patiance=1"], ["'evaluation.patiance'", "Did you mean patience?"]),
         (["lora.rnak=1"], ["'lora.rnak'", "Did you mean rank?"]),
@@ -68,8 +68,8 @@ def without(said: dict, *path: str) -> dict:
         (["data.valid=x.txt"], ["either data.valid or data.held_out"]),
         (["data.held_out=0", "evaluation.patience=2"], ["evaluation.patience needs held-out data"]),
         (["data.held_out=0", "evaluation.sample=x"], ["evaluation.sample needs held-out data"]),
-        (["model.start=x"], ["either model.start", "or model.family"]),
-        (["model.family=null"], ["either model.start"]),
+        (["model.start=x"], ["one of model.start", "and model.family"]),
+        (["model.family=null"], ["one of model.start"]),
         (["model.family=null", "model.start=x", "model.preset=gpt2", "tokenizer.kind=null"], ["model.preset"]),
         (["model.family=null", "model.start=x"], ["tokenizer.kind"]),
         (["tokenizer.start=x"], ["either tokenizer.start"]),

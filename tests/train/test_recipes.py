@@ -13,13 +13,13 @@ import torch
 
 import clearhead as ch
 from clearhead import models
-from clearhead.cli.train import next_command
 from clearhead.errors import ConfigError
 from clearhead.text import train_tokenizer
 from clearhead.train import Recipe, read_recipe, train
 from clearhead.train.objectives import OBJECTIVES
 from clearhead.train.schedules import SCHEDULES
 from clearhead.zoo.recipes import FOLDER, find_recipe, recipes
+from tests.train.runs import check_command
 
 NOUNS = "cat dog girl wolf house tree river king".split()
 VERBS = "sees likes finds leaves".split()
@@ -96,8 +96,7 @@ SETTINGS = {
     "sentence-embeddings": ["data.train={data}/pairs.jsonl", "model.start={data}/encoder", "batch.size=16"],
     "distillation": [
         "data.train={data}/text.txt", "data.held_out=0.2", "objective.teacher={data}/encoder", "batch.size=8",
-        "tokenizer.start={data}/encoder", "steps=4",
-        f"model.config={{{NARROW}, intermediate_size: 64, vocab_size: 128, max_position_embeddings: 64}}",
+        "steps=4",
     ],
     "t5-pretraining": [
         "data.train={data}/text.txt", "data.held_out=0.2", "tokenizer.vocab_size=200", "batch.size=4", "steps=4",
@@ -132,7 +131,11 @@ VERBS_OF = {
     ),
     "question-answering": lambda pipe: logits(pipe, "Who?", "The cat.").start_logits.shape[0] == 1,
     "sentence-embeddings": lambda pipe: pipe.embed(["a cat", "a dog"]).norm(dim=-1).allclose(torch.ones(2), atol=1e-4),
-    "distillation": lambda pipe: pipe.model.family.name == "distilbert" and bool(pipe.fill("The [MASK] sees.")),
+    "distillation": lambda pipe: (
+        pipe.model.family.name == "distilbert"
+        and pipe.model.config.num_hidden_layers == 1
+        and bool(pipe.fill("The [MASK] sees."))
+    ),
     "t5-pretraining": lambda pipe: writes(pipe) and "<extra_id_99>" in pipe.tokenizer.get_vocab(),
     "bart-pretraining": lambda pipe: writes(pipe) and pipe.tokenizer.mask_token == "<mask>",
 }
@@ -155,11 +158,7 @@ def test_end_to_end(name, data, tmp_path):
     assert bool(result.test) == (recipe.data.test is not None)
     pipe = ch.load(result.model)
     assert VERBS_OF[name](pipe)
-    command = next_command(recipe, result.model)
-    assert str(result.model) in command
-    if command.startswith("python"):  # the line that is told to the user says something
-        code = re.fullmatch(r'python -c "(.*)"', command)[1]
-        exec(code, {})
+    check_command(recipe, result.model, pipe)
 
 
 @pytest.mark.parametrize("name", recipes())

@@ -10,10 +10,13 @@ import pytest
 import torch
 
 import clearhead as ch
-from clearhead.errors import CheckpointError
-from clearhead.train import train
+from clearhead import models
+from clearhead.errors import CheckpointError, ConfigError, InputError
+from clearhead.text import train_tokenizer
+from clearhead.train import read_recipe, train
 from clearhead.train.objectives import OBJECTIVES
-from tests.train.runs import WORDS, left_by, recipe, weights
+from clearhead.train.objectives.distillation import student_of
+from tests.train.runs import WORDS, check_command, left_by, recipe, weights
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
         "max_position_embeddings": 40}  # fmt: skip
@@ -140,6 +143,7 @@ def test_an_objective_from_random_weights(tmp_path, name, caplog):
     pipe = ch.load(str(straight.model))
     assert pipe.model.task == ("masked-lm" if name == "distillation" else pipe.model.task)
     assert len(pipe.tokenizer) <= pipe.model.config.vocab_size
+    check_command(read_recipe(said), straight.model, pipe)
     auto = CASES[name][3]
     if auto is not None:
         check_transformers(straight.model, auto, pipe, caplog)
@@ -200,6 +204,108 @@ def test_going_on_from_a_checkpoint(tmp_path, base, name, start):
     table, was = ours.token_tables()[0].weight, theirs.token_tables()[0].weight
     torch.testing.assert_close(table[: len(was)], was, rtol=0, atol=1e-4)  # it began with what was learnt
     assert (table[: len(was)] != was).any()
+
+
+@pytest.mark.parametrize("name, said, kept", [("distillation", "teacher", None), ("masked-lm", "bert", [2, 1])])
+def test_a_student_begins_as_a_part_of_its_teacher(tmp_path, name, said, kept):
+    """The student of the recipe is the one of `student_of`, in float32; DistilBERT is BERT's."""
+    config = FAMILIES["bert"] | {"num_hidden_layers": 3}
+    bert = train(case(tmp_path, "bert-pretraining", "bert", model__config=config)).model
+    asked = {"student_of": said.replace("bert", str(bert)), "layers": kept}
+    changes = {"model": asked, "tokenizer": {}, "optimizer__lr": 1e-7, "steps": 1}
+    if name == "distillation":
+        changes["objective"] = {"name": name, "teacher": str(bert)}
+    model = train(case(tmp_path, name, "student", **changes)).model
+    ours, theirs = ch.load(str(model)), ch.load(str(bert), task="masked-lm")
+    assert ours.model.family.name == "distilbert" and ours.tokenizer.get_vocab() == theirs.tokenizer.get_vocab()
+    expected = student_of(theirs.model, kept)
+    assert ours.model.config.num_hidden_layers == 2 == len(expected.stack.layers)
+    for (key, weight), other in zip(ours.model.state_dict().items(), expected.state_dict().values(), strict=True):
+        torch.testing.assert_close(weight, other, rtol=0, atol=1e-5, msg=key)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"model": {"student_of": "teacher"}}, "objective names none"),
+        ({"model": {"student_of": "x", "family": "bert"}}, "give one of model.start"),
+        ({"model": {"student_of": "x", "config": {"hidden_size": 8}}}, "leave model.config out"),
+        ({"model": {"start": "x", "layers": 3}}, "are those of a student"),
+        ({"model": {"student_of": "x"}, "tokenizer": {"kind": "bpe"}}, "learnt the words of its own tokenizer"),
+    ],
+)
+def test_students_that_cannot_be(tmp_path, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        train(case(tmp_path, "masked-lm", "run", **{"tokenizer": {}} | changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_student_of_too_many_layers(tmp_path, base):
+    with pytest.raises(InputError, match="1 to 1, not 2"):
+        train(case(tmp_path, "masked-lm", "run", model={"student_of": str(base["bert"]), "layers": 2}, tokenizer={}))
+    assert not (tmp_path / "run").exists()
+
+
+def two_vocabularies(folder: Path) -> Path:
+    """A translator whose source has words of its own."""
+    words = [text(n) for n in range(30)]
+    source = train_tokenizer(words, "wordpiece", 90, show_progress=False)
+    target = train_tokenizer([w.upper() for w in words], "unigram", 60, show_progress=False)
+    family = models.family("transformer")
+    config = family.config.from_dict(FAMILIES["transformer"] | {
+        "vocab_size": len(target), "source_vocab_size": len(source), "tie_source_embeddings": False,
+        "pad_token_id": target.pad_token_id, "eos_token_id": target.eos_token_id,
+        "decoder_start_token_id": target.eos_token_id})  # fmt: skip
+    ch.Pipeline(family.make(config), target, source).save(folder)
+    return folder
+
+
+def test_a_tokenizer_for_each_language_is_handed_on(tmp_path):
+    before = ch.load(str(two_vocabularies(tmp_path / "two")))
+    model = go_on(tmp_path, "seq2seq", tmp_path / "two", evaluation__sample=text(1), optimizer__weight_decay=0)
+    after = ch.load(str(model))
+    assert after.source_tokenizer.encode(text(3)) == before.source_tokenizer.encode(text(3))
+    assert after.source_tokenizer.get_vocab() == before.source_tokenizer.get_vocab()
+    assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab() != after.source_tokenizer.get_vocab()
+    seen = (after.model.token_tables()[1].weight != before.model.token_tables()[1].weight).any(1).nonzero()
+    read = {n for k in range(60) for n in before.source_tokenizer.encode(ROWS["pairs"](k)["source"])}
+    assert read >= set(seen.flatten().tolist()) != set()  # the source was read by its own numbers
+    again = go_on(tmp_path / "two", "seq2seq", model)
+    assert ch.load(str(again)).source_tokenizer.get_vocab() == before.source_tokenizer.get_vocab()
+
+
+def test_an_objective_that_knows_one_language(tmp_path):
+    two_vocabularies(tmp_path / "two")
+    with pytest.raises(ConfigError, match="a tokenizer for each of two languages"):
+        go_on(tmp_path, "denoising", tmp_path / "two")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "name, options, words",
+    [
+        ("seq2seq", {"num_beam": 2}, "Did you mean num_beams"),
+        ("seq2seq", {"num_beams": 0}, "num_beams is 0"),
+        ("seq2seq", {"num_return_sequences": 2}, "answered once"),
+        ("question-answering", {"num_beams": 2}, "examined in one way"),
+        ("masked-lm", {"num_beams": 2}, "examined in one way"),
+    ],
+)
+def test_what_the_examination_is_asked_is_checked_before_the_run(tmp_path, name, options, words):
+    with pytest.raises(ConfigError, match=f"evaluation.options: .*{words}"):
+        train(case(tmp_path, name, "run", evaluation__options=options))
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_that_go_with_beams_go_with_the_objectives_own(tmp_path):
+    changes = {"evaluation__options": {"length_penalty": 2.0, "early_stopping": True, "max_new_tokens": 3}}
+    assert "bleu" in train(case(tmp_path, "seq2seq", "run", **changes)).test
+
+
+def test_an_examination_without_test_data(tmp_path):
+    changes = {"data": {"train": str(rows_file(tmp_path, "pairs"))}, "evaluation": {"options": {"num_beams": 2}}}
+    with pytest.raises(ConfigError, match=r"set data\.test"):
+        train(case(tmp_path, "seq2seq", "run", **changes))
 
 
 def test_another_number_of_labels(tmp_path, base):
@@ -286,6 +392,27 @@ def test_ways_to_train(tmp_path, more):
         assert train(recipe(tmp_path, **more)).finished
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_only_steps_are_compiled(tmp_path, monkeypatch):
+    """Held-out data and samples have many shapes: making code for each would take longer than reading them."""
+    from torch._dynamo.utils import counters
+
+    real = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: real(self, backend="eager"))  # traced, not translated
+    counters.clear()
+    made = {}
+
+    def watch(event):
+        made.setdefault(event["event"], []).append(counters["frames"]["total"])
+
+    asked = recipe(tmp_path, compile=True, evaluation={"every": 2, "sample": "the cat"}, steps=4)
+    train(asked | {"data": asked["data"] | {"test": str(tmp_path / "text.txt")}}, watchers=[watch])
+    torch.compiler.reset()
+    assert made["step"][0] > 0  # the first step was
+    before = made["step"][1::2]  # told at the end of the step, when the evaluation is still to come
+    assert made["evaluation"] == made["sample"] == before
+    assert made["end"] == made["step"][-1:]  # nor the last look, at held-out and test data
 
 
 def test_epochs(tmp_path):

@@ -35,11 +35,11 @@ def everything_in(folder: Path) -> dict:
 
 def test_round_trip_and_tidying(tmp_path):
     made = filled(tmp_path, keep=1)
-    assert made.steps() == [1, 3]  # the newest, and the best
+    assert made.steps() == [3]  # the newest
     progress, found = made.load(3)
     assert progress == Progress(step=3, tokens=30, best_step=1, best=0.5)
     assert found["weights"]["a"].tolist() == [3.0] * 3 and found.keys() == {"weights", "optimizer"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000001", "step-000000003"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000003"]
 
 
 def test_the_same_step_again_replaces(tmp_path):
@@ -158,18 +158,21 @@ def test_a_run_goes_back_behind_a_damaged_checkpoint(tmp_path):
     assert left_by(tmp_path / "run") == wanted
 
 
-def test_the_best_one_damaged(tmp_path):
-    """Then the last weights are exported, and it is said."""
-    scripted = iter([3.0, 1.0, 2.0, 1.0, 2.0])
-    said = recipe(tmp_path, evaluation__every=2, evaluation__metric="loss")
+@pytest.mark.parametrize("more", [{}, {"ema": 0.5}])
+def test_the_best_weights_travel_with_every_checkpoint(tmp_path, more):
+    """The best step has no checkpoint any more, and the newest one is damaged: the same weights are exported."""
+    said = recipe(tmp_path, evaluation__every=2, checkpoint__every=1, **more)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clearhead.train.run._Run._measured", lambda *_: {"loss": next(scripted)})
+        patch.setattr("clearhead.train.run._Run._measured", lambda run, module, *_: {"loss": next(scripted)})
+        scripted = iter([1.0, 2.0, 3.0, 9.0])
         train(said)
-        spoil_weights(tmp_path / "run/checkpoints/step-000000002")
-        seen = []
-        patch.setattr("clearhead.train.run._Run._measured", lambda *_: {"loss": 1.0})
-        train(said, watchers=[seen.append])
-    assert any("The last weights are kept" in event.get("text", "") for event in seen)
+        best = everything_in(tmp_path / "run/model")
+        assert Checkpoints(tmp_path / "run/checkpoints", 2).steps() == [5, 6]
+        spoil_weights(tmp_path / "run/checkpoints/step-000000006")
+        scripted = iter([3.0, 9.0])
+        train(said)
+    assert everything_in(tmp_path / "run/model") == best
+    assert json.loads((tmp_path / "run/result.json").read_text())["best_step"] == 2
 
 
 @pytest.mark.parametrize("change", ["optimizer.lr=0.5", "model.config.n_layer=1", "objective.cross_documents=true"])

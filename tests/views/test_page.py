@@ -19,8 +19,9 @@ from clearhead.views import page as pages
 from clearhead.views.page import WEB, compact, fragment, modules, page, script_json
 
 KINDS = [
-    "attention", "query-key", "ablation", "saliency", "neurons", "top-tokens", "factors", "hidden-states",
-    "comparison", "similarity", "patching", "next-tokens", "walk",
+    "attention", "attention-steps", "query-key", "ablation", "saliency", "neurons", "top-tokens", "factors",
+    "hidden-states", "comparison", "similarity", "patching", "next-tokens", "walk", "beams", "positions", "parameters",
+    "prediction", "sampling",
 ]  # fmt: skip
 EVIL = "</script><script>alert(1)</script><!-- \u2028 &amp; \" ' ]]>"
 

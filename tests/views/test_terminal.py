@@ -9,37 +9,27 @@ from rich.console import Console
 
 from clearhead.explain.ablation import ablation
 from clearhead.explain.attention import attention
+from clearhead.explain.attention_steps import attention_steps
+from clearhead.explain.beams import beams
+from clearhead.explain.caching import caching
 from clearhead.explain.factors import factors
-from clearhead.explain.finding import Finding
 from clearhead.explain.hidden_states import hidden_states
 from clearhead.explain.neurons import neurons, top_tokens
 from clearhead.explain.next_token import next_token
+from clearhead.explain.parameters import parameters
+from clearhead.explain.patching import patching
+from clearhead.explain.positions import positions
+from clearhead.explain.prediction import prediction
 from clearhead.explain.query_key import query_key
 from clearhead.explain.saliency import saliency
+from clearhead.explain.sampling import sampling
+from clearhead.explain.similarity import similarity
 from clearhead.explain.walk import walk
 from clearhead.views.page import compact, page
 from clearhead.views.terminal import _shade, drawn, telling_head, text_of
 from tests.explain.samples import TEXT, small
 
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Similarity(Finding):
-    kind = "similarity"
-    a: str = "one"
-    b: str = "other"
-    measure: str = "cka"
-    layers_a: tuple = (0, 1)
-    layers_b: tuple = (0, 1, 2)
-    values: np.ndarray = dataclasses.field(default_factory=lambda: np.array([[1.0, 0.5, 0.1], [0.6, 0.9, 0.2]]))
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Patching(Finding):
-    kind = "patching"
-    model: str = "small"
-    tap: str = "layers.*.output"
-    layers: tuple = (0, 1)
-    effect: np.ndarray = dataclasses.field(default_factory=lambda: np.array([[1.0, -0.5], [0.0, np.nan]]))
+CHANGED = TEXT.replace("cat sat", "dog sat")
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +40,17 @@ def pipe():
 @pytest.fixture(scope="module")
 def findings(pipe):
     found = [
-        attention(pipe, TEXT), query_key(pipe, TEXT), ablation(pipe, TEXT), saliency(pipe, TEXT, max_new_tokens=2),
+        attention(pipe, TEXT), attention_steps(pipe, TEXT), query_key(pipe, TEXT), ablation(pipe, TEXT),
+        saliency(pipe, TEXT, max_new_tokens=2),
         hidden_states(pipe, TEXT), hidden_states(pipe, TEXT, positions=-1, candidates=[" cat", " mat"]),
         next_token(pipe, TEXT), walk(pipe, TEXT), neurons(pipe, TEXT, top=6), top_tokens(pipe, [TEXT], 0, 1),
-        Similarity(), Patching(),
+        similarity(pipe, TEXT), similarity(pipe, TEXT, small("bert")), patching(pipe, TEXT, CHANGED),
+        patching(pipe, TEXT, CHANGED, tap="attention.heads"),
+        patching(pipe, TEXT, CHANGED, layers=1, positions=[[1, 2], 3], answer=" cat"),
+        beams(pipe, TEXT, 3, 4), beams(pipe, TEXT, 1, 4), positions(pipe, 12), parameters(pipe),
+        sampling(pipe, TEXT, 0.7, 20, 0.9), caching(pipe, TEXT, 3),
+        prediction(small("bert"), TEXT.replace("mat", "[MASK]")),
+        prediction(small("bert", "token-classification"), TEXT), walk(small("bart"), TEXT), positions(small("t5"), 9),
     ]  # fmt: skip
     pytest.importorskip("sklearn")
     return [*found, factors(pipe, TEXT, n=2), neurons(pipe, TEXT, top=6, clusters=2)]
@@ -73,16 +70,15 @@ def test_every_finding_fits_and_says_its_model(findings):
             text = printed(finding, width)
             assert max(len(line) for line in text.splitlines()) <= width, finding.kind
             assert "no picture" not in text
-            assert getattr(finding, "model", "one").split()[0] in text
+            assert getattr(finding, "model", "small").split()[0] in text
         assert "\x1b[" in printed(finding, 100, colour=True)
         assert "\x1b" not in repr(finding)  # a test's output is no terminal
 
 
 def test_every_finding_has_a_page(findings):
     for finding in findings:
-        if finding.kind not in ("similarity", "patching"):
-            assert compact(finding)["kind"] == finding.kind
-            assert f"clearhead/{finding.kind.replace('-', '_')}.js" in page(finding)
+        assert compact(finding)["kind"] == finding.kind
+        assert f"clearhead/{finding.kind.replace('-', '_')}.js" in page(finding)
 
 
 def test_encoder_decoders_too():
@@ -120,3 +116,22 @@ def test_no_token_moves_the_cursor(pipe):
     found = next_token(pipe, TEXT, top_k=2)
     evil = dataclasses.replace(found.candidates[0], token="\x1b[2J\r\n")
     assert "\x1b" not in printed(dataclasses.replace(found, candidates=[evil]), 80)
+
+
+def test_similarity_shows_its_numbers(pipe):
+    found = similarity(pipe, TEXT, small("bert"))
+    text = text_of(found)
+    assert all(f"{value:.2f}" in text for value in found.values.ravel()) and f"give {found.chance:.2f}" in text
+    assert "small gpt2 and small bert" in text and "averaged" in text
+    lines = text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("3"))  # the last layer stands on top
+    assert [line.split()[0] for line in lines[first : first + 4]] == ["3", "2", "1", "0"]
+    assert lines[first + 4].split() == ["0", "1", "2", "3"]
+
+
+def test_patching_shows_the_texts_and_the_effect(pipe):
+    found = patching(pipe, TEXT, CHANGED, positions=[1, 5])
+    text = text_of(found)
+    assert all(f"{value:.2f}" in text for value in found.effect.ravel())
+    assert f"{found.clean_score:.2f}" in text and "corrupted" in text
+    assert "█" in printed(patching(pipe, TEXT, CHANGED), 60)  # too many columns for numbers: shades

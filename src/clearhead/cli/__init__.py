@@ -6,7 +6,20 @@ import sys
 
 import typer
 
-from clearhead.cli import bench, embed, fill, generate, models, next_token, study, tokenize, train, walk
+from clearhead.cli import (
+    bench,
+    embed,
+    explain,
+    fill,
+    generate,
+    models,
+    next_token,
+    studio,
+    study,
+    tokenize,
+    train,
+    walk,
+)
 from clearhead.errors import ClearheadError
 
 app = typer.Typer(
@@ -14,7 +27,7 @@ app = typer.Typer(
     help="Every transformer, small enough to read, fast enough to use, with glass walls.\n\n"
     "A MODEL is a folder, a shipped name (see [bold]clearhead models[/bold]) or a hub id such as "
     "openai-community/gpt2.",
-    epilog='Start with:  clearhead walk "The robot said" --model random-gpt2',
+    epilog='Start with:  clearhead walk "Once upon a time there was a king"',
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -24,9 +37,11 @@ app.command("generate")(generate.command)
 app.command("next")(next_token.command)
 app.command("fill")(fill.command)
 app.command("embed")(embed.command)
+app.command("explain")(explain.command)
 app.command("walk")(walk.command)
 app.command("tokenize")(tokenize.command)
 app.command("train")(train.command)
+app.command("studio")(studio.command)
 app.add_typer(study.app, name="study")
 app.add_typer(models.app, name="models")
 app.add_typer(bench.app, name="bench")

@@ -13,7 +13,7 @@ import typer
 
 from clearhead.cli.speed import options_of, seconds, tokens_per_second
 from clearhead.cli.speed import speed as speed_of
-from clearhead.cli.style import MODEL_HELP, note, open_model, out, print_json, waiting
+from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def command(
         str | None,
         typer.Argument(help="The text to continue; '-' reads it from standard input. Without one: from nothing."),
     ] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "random-gpt2",
+    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = DEFAULT,
     interactive: Annotated[
         bool, typer.Option("--interactive", "-i", help="Write together: you a line, the model its continuation.")
     ] = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.style import MODEL_HELP, err, note, open_model, out, print_json, table_of
+from clearhead.cli.style import DEFAULT, MODEL_HELP, err, note, open_model, out, print_json, table_of
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ KEYS = {
 
 def command(
     text: Annotated[str | None, typer.Argument(help="The text so far. Without one: how a text begins.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "random-gpt2",
+    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = DEFAULT,
     top_k: Annotated[int, typer.Option(min=1, help="How many tokens to show.")] = 10,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Do not ask: take the likeliest so many times, and show each choice.")

@@ -13,10 +13,7 @@ import typer
 from clearhead.cli.style import MODEL_HELP, err, note, open_model, out, print_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from clearhead.studies import Features, Sentiment, Similarity
-    from clearhead.studies.finding import Finding, Watch
+    from clearhead.studies.study import Study, Watch
     from clearhead.train.log import Event, Watcher
 
 app = typer.Typer(help="Small experiments from well-known articles, each one command.", no_args_is_help=True)
@@ -72,8 +69,7 @@ def sentiment_command(
             fine_tune=out_folder if fine_tune else None, valid=valid, settings=settings or (), watch=watch,
             watchers=[_steps(watch)],
         )  # fmt: skip
-    if not _printed(found, as_json, as_csv):
-        _draw_sentiment(found)
+    _tell(found, as_json, as_csv)
 
 
 @app.command("features")
@@ -101,8 +97,7 @@ def features_command(
 
     with _watched() as watch:
         found = features(pipe, train, test, limit=limit, cache=cache, watch=watch)
-    if not _printed(found, as_json, as_csv):
-        _draw_features(found)
+    _tell(found, as_json, as_csv)
 
 
 @app.command("similarity")
@@ -128,8 +123,7 @@ def similarity_command(
 
     with _watched() as watch:
         found = similarity(pipe, data, watch=watch)
-    if not _printed(found, as_json, as_csv):
-        _draw_similarity(found)
+    _tell(found, as_json, as_csv)
 
 
 # ---- while it goes
@@ -172,82 +166,10 @@ def _column(said: str) -> str | int:
 # ---- what was found
 
 
-def _printed(found: Finding, as_json: bool, as_csv: bool) -> bool:
+def _tell(found: Study, as_json: bool, as_csv: bool) -> None:
     if as_json:
         print_json(found.to_dict())
     elif as_csv:
         typer.echo(found.to_csv(), nl=False)
-    return as_json or as_csv
-
-
-def _table(model: str, *columns: str) -> Table:
-    """An empty table under the model's name: words on the left, numbers on the right."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", title=Text(model, "bold"),
-                  title_justify="left", title_style="")  # fmt: skip
-    for n, name in enumerate(columns):
-        table.add_column(name, justify="right" if n and name else "left")
-    return table
-
-
-def _percent(share: float | None, spread: float | None = None) -> str:
-    if share is None:
-        return "–"
-    return f"{share:.1%}" if spread is None else f"{share:.1%} ± {100 * spread:.1f}"
-
-
-def _draw_sentiment(found: Sentiment) -> None:
-    from rich.text import Text
-
-    from clearhead.views.terminal import COLOURS, bar
-
-    table = _table(found.model, "features", "sentences", f"{found.folds} folds", "standardised", "test file", "")
-    table.add_row("commoner label", "", _percent(found.majority), "", _percent(found.majority_test), "")
-    for row in found.rows:
-        shown = row.test if row.test is not None else row.accuracy
-        blocks = Text(bar(shown or 0.0, 10), style=COLOURS["value"])
-        shares = (_percent(row.accuracy, row.spread), _percent(row.standardised), _percent(row.test))
-        table.add_row(Text(row.features), f"{row.sentences:,}", *shares, blocks)
-    out().print(table)
-    spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in found.seconds.items())
-    disk = " (the vectors were on disk)" if found.found else ""
-    out().print(f"Frozen encoder; logistic regression on its vectors, cross-validated. {spent}{disk}.", style="dim")
-
-
-def _draw_features(found: Features) -> None:
-    from rich.text import Text
-
-    from clearhead.views.terminal import COLOURS, bar
-
-    table = _table(found.model, "features", "width", "F1", "precision", "recall", "words right", "")
-    best = max(row.f1 for row in found.rows) or 1.0
-    for row in found.rows:
-        cells = (_percent(share) for share in (row.f1, row.precision, row.recall, row.accuracy))
-        blocks = Text(bar(row.f1 / best, 10), style=COLOURS["value"])
-        table.add_row(Text(row.features, style="bold" if row.f1 == best else ""), f"{row.width:,}", *cells, blocks)
-    out().print(table)
-    out().print(
-        f"Names in {found.test_words:,} words, learned from {found.train_words:,}; a linear tagger on each word's "
-        f"frozen vector (not a BiLSTM). Calling no word a name gets {found.outside:.1%} of words and no name. "
-        f"Reading took {found.seconds:.0f} s, fitting {sum(row.seconds for row in found.rows):.0f} s.",
-        style="dim",
-    )
-
-
-def _draw_similarity(found: Similarity) -> None:
-    from rich.text import Text
-
-    more = ("same words",) if found.built_in else ()
-    table = _table(found.model, "vectors", "alike", "unlike", "gap", "AUC", "Spearman", "any two", *more)
-    for row in found.rows:
-        numbers = [row.alike, row.unlike, row.gap, row.auc, row.spearman, row.random, row.same_words]
-        table.add_row(Text(row.vectors), *(f"{number:.2f}" for number in numbers if number is not None))
-    out().print(table)
-    out().print(
-        f"Mean cosines of {found.pairs} pairs. AUC: the chance that a pair that is alike has a higher cosine than one "
-        "that is not; 0.50 is a guess.",
-        style="dim",
-    )
-    out().print(found.says)
+    else:
+        out().print(found)

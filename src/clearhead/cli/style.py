@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
 
 MODEL_HELP = "A folder, a shipped name or a hub id."
+DEFAULT = "stories"  # the model that a verb takes where none is named
 
 
 def out() -> Console:

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.style import note, out, print_json, waiting
+from clearhead.cli.style import DEFAULT, note, out, print_json, waiting
 
 
 def command(
     text: Annotated[str | None, typer.Argument(help="The text to cut into pieces.")] = None,
     pair: Annotated[str | None, typer.Argument(help="A second text, for models that read two.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="Whose tokenizer.")] = "random-gpt2",
+    model: Annotated[str, typer.Option("--model", "-m", help="Whose tokenizer.")] = DEFAULT,
     special: Annotated[bool, typer.Option(help="Add the model's special tokens.")] = True,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of colours.")] = False,

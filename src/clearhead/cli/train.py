@@ -174,18 +174,41 @@ def next_command(recipe: Recipe, model: Path) -> str:
     if name in ("seq2seq", "denoising"):
         return f'clearhead generate "Your text here." -m {model} --num-beams 4'
     if name in ("masked-lm", "bert-pretraining", "sentence-order", "distillation", "translation-lm"):
-        return f'clearhead fill "The cat [MASK] on the mat." -m {model}'
+        from clearhead.text import load_tokenizer
+
+        return f'clearhead fill "The cat {load_tokenizer(model).mask_token} on the mat." -m {model}'
     if name.startswith("sentence-"):
         return f'clearhead embed "A cat." "A kitten." "Stock prices." -m {model}'
-    if name == "question-answering":
-        texts, span = "'Who sat?', 'A cat sat.'", "y.start_logits.argmax() : y.end_logits.argmax() + 1"
-        answer = f"p.tokenizer.decode(x['input_ids'][0][{span}])"
-    elif name == "tagging":
-        texts, answer = "'Your text here.'", "[p.model.config.id2label[n] for n in y.logits[0].argmax(-1).tolist()]"
-    else:
-        texts, answer = "'Your text here.'", "p.model.config.id2label[int(y.logits[0].argmax())]"
-    ask = f"x = p.tokenizer({texts}, return_tensors='pt'); y = p.model(**x)"
-    return f"python -c \"import clearhead as ch; p = ch.load('{model}'); {ask}; print({answer})\""
+    begin = f"import clearhead as ch; p = ch.load('{model}')"
+    if name not in _ASKED:  # XLNet, and the tasks of GPT, whose texts have marks between them
+        return f'python -c "{begin}; print(p)"'
+    texts, answer = _ASKED[name]
+    if name == "classification" and recipe.objective.get("problem_type") == "regression":
+        answer = "y.logits.item()"
+    elif name == "classification" and recipe.objective.get("problem_type") == "multi_label_classification":
+        answer = "[p.model.config.id2label[n] for n in (y.logits[0] > 0).nonzero().flatten().tolist()]"
+    given = "**{n: t[None] for n, t in x.items()}" if name == "multiple-choice" else "**x"
+    ask = f"x = p.tokenizer({texts}, return_tensors='pt', padding=True); y = p.model({given})"
+    return f'python -c "{begin}; {ask}; print({answer})"'
+
+
+_TEXT = "'Your text here.'"
+_CLASS = "p.model.config.id2label[int(y.logits[0].argmax())]"
+# What a head without a verb is asked in Python, and how its answer is read. All in single quotes.
+_ASKED = {
+    "classification": (_TEXT, _CLASS),
+    "classification-distillation": (_TEXT, _CLASS),
+    "tagging": (_TEXT, "[p.model.config.id2label[n] for n in y.logits[0].argmax(-1).tolist()]"),
+    "question-answering": (
+        "'Who sat?', 'A cat sat.'",
+        "p.tokenizer.decode(x['input_ids'][0][y.start_logits.argmax() : y.end_logits.argmax() + 1])",
+    ),
+    "multiple-choice": ("['The cat'] * 2, ['sat.', 'is a number.']", "'choice', int(y.logits.argmax())"),
+    "replaced-token": (
+        "'The cat sat on the mathematics.'",
+        "'replaced:', p.tokenizer.decode(x['input_ids'][0][y.logits[0] > 0])",
+    ),
+}
 
 
 class _Lines:

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.style import MODEL_HELP, open_model, out, print_json
+from clearhead.cli.style import DEFAULT, MODEL_HELP, open_model, out, print_json
 
 
 def command(
     text: Annotated[str, typer.Argument(help="The text to run.")],
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "random-gpt2",
+    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = DEFAULT,
     layer: Annotated[int, typer.Option(help="Which layer to look into, counted from 0.")] = 0,
     head: Annotated[int, typer.Option(help="Which attention head, counted from 0.")] = 0,
     position: Annotated[

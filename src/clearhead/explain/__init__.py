@@ -2,19 +2,31 @@
 
 from clearhead.explain.ablation import Ablation, ablation
 from clearhead.explain.attention import Attention, HeadSummary, attention, induction_scores
+from clearhead.explain.attention_steps import AttentionSteps, attention_steps
+from clearhead.explain.beams import Beams, beams
+from clearhead.explain.caching import Caching, caching
 from clearhead.explain.factors import Factors, factors
 from clearhead.explain.finding import Finding
 from clearhead.explain.hidden_states import Comparison, HiddenStates, hidden_states
 from clearhead.explain.neurons import Neurons, TopTokens, neurons, top_tokens
 from clearhead.explain.next_token import NextTokens, next_token
+from clearhead.explain.parameters import Parameters, parameters
+from clearhead.explain.patching import Patching, patching
+from clearhead.explain.positions import Positions, positions
+from clearhead.explain.prediction import Prediction, prediction
 from clearhead.explain.query_key import QueryKey, query_key
 from clearhead.explain.reading import Reading, Token, read
 from clearhead.explain.saliency import Saliency, saliency
+from clearhead.explain.sampling import Sampling, sampling
+from clearhead.explain.similarity import Similarity, similarity
 from clearhead.explain.walk import Walk, walk
 
 __all__ = [
     "Ablation",
     "Attention",
+    "AttentionSteps",
+    "Beams",
+    "Caching",
     "Comparison",
     "Factors",
     "Finding",
@@ -22,22 +34,37 @@ __all__ = [
     "HiddenStates",
     "Neurons",
     "NextTokens",
+    "Parameters",
+    "Patching",
+    "Positions",
+    "Prediction",
     "QueryKey",
     "Reading",
     "Saliency",
+    "Sampling",
+    "Similarity",
     "Token",
     "TopTokens",
     "Walk",
     "ablation",
     "attention",
+    "attention_steps",
+    "beams",
+    "caching",
     "factors",
     "hidden_states",
     "induction_scores",
     "neurons",
     "next_token",
+    "parameters",
+    "patching",
+    "positions",
+    "prediction",
     "query_key",
     "read",
     "saliency",
+    "sampling",
+    "similarity",
     "top_tokens",
     "walk",
 ]

@@ -12,19 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.errors import InputError, did_you_mean
+from clearhead.errors import InputError
 from clearhead.explain.attention import Kind, Look, Places, look
 from clearhead.explain.finding import Finding
 from clearhead.explain.next_token import Candidate
-from clearhead.explain.reading import Token, at_rest, place, readable, token_id
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.explain.reading import Token, at_rest
+from clearhead.explain.scores import rows_at_once, scores_of
+from clearhead.models.model import EncoderDecoderModel
 from clearhead.nn.glass import trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
-
-_AT_ONCE = 2**26  # numbers in flight in one forward pass, roughly: 256 MiB
-_MOST_ROWS = 64
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -86,24 +84,25 @@ def ablation(
         raise InputError(f"A head is taken away by how='zero' or how='mean', not {how!r}.")
     if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
         raise InputError(f"top_k is {top_k!r}; ask for at least one.")
-    answer = _answer(pipe)
+    answer = scores_of(pipe)
     if chosen is None and not answer.rivals:
         labels = ", ".join(answer.names(list(range(pipe.model.config.num_labels))))
-        raise InputError(f"This model scores each label by itself. Say which one: chosen={labels}.")
+        raise InputError(f"This model scores each label by itself. Choose one: {labels}.")
     if target is None and position is None and answer.writes:
         target = ""  # the first token that would be written
     looked = look(pipe, text, pair, target, side)
     layers, heads = looked.choose(layers, heads)
-    where = answer.place(looked, position)
+    where = answer.place(looked.reading, position)
     runs = list(product(layers, heads))
     changed: list[Tensor] = []
     with at_rest(pipe.model):
         fixed = _fixed(looked)
-        size = _rows_at_once(looked) - 1
+        time = max(len(looked.queries), len(looked.keys))
+        size = rows_at_once(time, pipe.model.config.hidden_size, looked.head_count) - 1
         for first in range(0, len(runs), size):
             group = runs[first : first + size]
             with trace(pipe.model, replace=_without(looked, group, how)):  # the last row is the whole model
-                scores = answer.scores(looked, where, len(group) + 1, fixed).double().cpu()
+                scores = answer.rows(looked.reading, where, len(group) + 1, fixed).double().cpu()
             changed += scores[:-1]
         before, after = scores[-1], torch.stack(changed)
     if chosen is None:
@@ -115,7 +114,7 @@ def ablation(
     return Ablation(
         pipe.name, looked.side, looked.queries, layers, heads,
         effect.reshape(len(layers), len(heads)).float().numpy(), what, where, runs[best],
-        _likeliest(answer, before, top_k), _likeliest(answer, after[best], top_k),
+        answer.likeliest(before, top_k), answer.likeliest(after[best], top_k),
     )  # fmt: skip
 
 
@@ -138,11 +137,6 @@ def _without(looked: Look, runs: list[tuple[int, int]], how: str) -> dict[str, C
     return {looked.tap(layer, "heads"): taking(pairs) for layer, pairs in by_layer.items()}
 
 
-def _rows_at_once(looked: Look) -> int:
-    time, width = max(len(looked.queries), len(looked.keys)), looked.pipe.model.config.hidden_size
-    return max(2, min(_MOST_ROWS, _AT_ONCE // (time * (16 * width + looked.head_count * time))))
-
-
 def _fixed(looked: Look) -> dict[str, Tensor]:
     """What the encoder says, where none of its heads is taken away: copies of the text share it."""
     model = looked.pipe.model
@@ -151,98 +145,7 @@ def _fixed(looked: Look) -> dict[str, Tensor]:
     return {"encoder_outputs": model.encode(looked.reading.inputs["input_ids"], None, None)}
 
 
-# ---- what the model answers
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """
-    kind    words at a position, a label at a position, or a label for the whole text
-    of      the answer, in words
-    rivals  whether the chances add up to one: not those of several labels at once, nor of a single number
-    """
-
-    pipe: Pipeline
-    kind: Literal["words", "labels", "label"]
-    of: str
-    rivals: bool = True
-
-    @property
-    def writes(self) -> bool:
-        return self.kind == "words" and isinstance(self.pipe.model, EncoderDecoderModel)
-
-    def place(self, looked: Look, asked: int | None) -> int | None:
-        if self.kind == "label":
-            if asked is not None:
-                raise InputError("The whole text has one label: leave the position out.")
-            return None
-        tokens = looked.reading.written
-        if asked is not None:
-            return place("position", asked, len(tokens), f"there are {len(tokens)} tokens")
-        if self.of == "the next token":
-            return len(tokens) - 1
-        mask = self.pipe.tokenizer.mask_token_id
-        masks = [n for n, token in enumerate(tokens) if token.id == mask and self.kind == "words"]
-        if not masks:
-            or_mask = (
-                f"Write {self.pipe.tokenizer.mask_token} in place of a word, or say "
-                if self.kind == "words"
-                else "Say "
-            )
-            raise InputError(f"Every token has an answer of its own. {or_mask}position=.")
-        return masks[0]
-
-    def scores(self, looked: Look, where: int | None, rows: int, fixed: dict[str, Tensor]) -> Tensor:
-        """(rows, words or labels)"""
-        inputs: dict[str, Any] = {name: ids.expand(rows, -1) for name, ids in looked.reading.inputs.items()}
-        if self.kind == "words":
-            inputs["logits_to_keep"] = torch.tensor([where], device=self.pipe.model.device)
-        logits: Tensor = self.pipe.model(**inputs, **fixed).logits
-        return logits[:, 0] if self.kind == "words" else logits[:, where] if self.kind == "labels" else logits
-
-    def names(self, ids: list[int]) -> list[str]:
-        if self.kind == "words":
-            return readable(self.pipe.tokenizer.target, ids)
-        if self.pipe.model.task == "next-sentence":
-            return [("the second text follows", "it does not")[id_] for id_ in ids]
-        return [self.pipe.model.config.id2label[id_] for id_ in ids]
-
-    def id_of(self, chosen: str | int, size: int) -> int:
-        if self.kind == "words" or isinstance(chosen, int):
-            return token_id(self.pipe.tokenizer.target, chosen, size)
-        known = self.names(list(range(size)))
-        if chosen not in known:
-            raise InputError(
-                f"There is no label {chosen!r}; there are {', '.join(known)}.{did_you_mean(chosen, known)}"
-            )
-        return known.index(chosen)
-
-
-def _answer(pipe: Pipeline) -> _Answer:
-    model = pipe.model
-    if model.language_head is not None and model.task != "permutation-lm":
-        causal = isinstance(model, EncoderDecoderModel) or (isinstance(model, StackModel) and model.stack.causal)
-        return _Answer(pipe, "words", "the next token" if causal else "the hidden word")
-    if model.task in ("sequence-classification", "next-sentence"):
-        several = model.config.problem_type == "multi_label_classification" or model.config.num_labels == 1
-        return _Answer(pipe, "label", "the label", rivals=model.task == "next-sentence" or not several)
-    if model.task == "token-classification":
-        return _Answer(pipe, "labels", "the label")
-    raise InputError(
-        f"{pipe.name or 'This model'} is loaded for {model.task}, which gives no chances to compare. "
-        "Load it as a language model or a classifier (task=…)."
-    )
-
-
 def _divergence(before: Tensor, after: Tensor) -> Tensor:
     """How many bits the chances after, (rows, size), are from those before, (size,): 0 where nothing changed."""
     was, now = before.log_softmax(-1), after.log_softmax(-1)
     return (torch.where(was > -math.inf, was.exp() * (was - now), 0.0).sum(-1) / math.log(2)).clamp(min=0)
-
-
-def _likeliest(answer: _Answer, scores: Tensor, top_k: int) -> list[Candidate]:
-    chances = scores.softmax(-1) if answer.rivals else scores.sigmoid()
-    best = chances.topk(min(top_k, len(scores)))
-    ids = best.indices.tolist()
-    rows = zip(answer.names(ids), ids, best.values.tolist(), scores[best.indices].tolist(), strict=True)
-    return [Candidate(*row) for row in rows]

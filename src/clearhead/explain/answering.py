@@ -75,7 +75,7 @@ def _after_source(
     if target is not None:
         reading = read(pipe, text, pair, _words(target))
     elif max_new_tokens == 0:
-        raise InputError("With max_new_tokens=0 nothing is written. Give a target, or let the model write.")
+        raise InputError("Without new tokens nothing is written. Give a target, or let the model write.")
     else:
         limit = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
         written = pipe.write(text, num_return_sequences=1, **limit)[0]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from clearhead.explain.attention import Places
     from clearhead.pipeline import Pipeline
 
+USUAL = 6  # factors, where nobody says how many
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Factors(Finding):
@@ -59,7 +61,7 @@ def factors(
     text: str,
     layers: Places = None,
     *,
-    n: int = 6,
+    n: int | None = None,
     seed: int = 0,
     top: int = 8,
     side: Side | None = None,
@@ -69,6 +71,7 @@ def factors(
 ) -> Factors:
     """The activations of one layer, a range of them or all, as `n` factors; the same seed gives the same ones.
 
+    n                how many; None: six, or as many as a shorter text has tokens
     top              how many neurons are listed for each factor
     side             of an encoder–decoder: whose neurons; by default the decoder's
     target           what the model is made to write; without one, an encoder–decoder writes its own answer
@@ -78,11 +81,12 @@ def factors(
     from sklearn.decomposition import NMF  # type: ignore[import-untyped]
     from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 
-    for name, value in (("n", n), ("top", top)):
+    for name, value in (("n", 1 if n is None else n), ("top", top)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"{name} is {value!r}; it is a whole number, 1 or more.")
     heard = listen(pipe, text, layers, side=side, pair=pair, target=target, max_new_tokens=max_new_tokens)
     whole = heard.activations
+    n = min(USUAL, *whole.shape) if n is None else n
     if n > min(whole.shape):
         raise InputError(
             f"{n} factors of {whole.shape[1]} tokens and {len(whole)} neurons: ask for fewer, or for more text."

@@ -37,7 +37,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain lists, numbers and strings: what JSON can hold."""
-        return {"kind": self.kind, **_plain(self)}
+        return {"kind": self.kind, **plain(self)}
 
     def to_csv(self) -> str:
         out = io.StringIO()
@@ -77,19 +77,20 @@ class Finding:
         return text_of(self)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON can hold it."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, np.ndarray):
         return _finite(value)
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

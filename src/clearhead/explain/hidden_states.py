@@ -211,7 +211,7 @@ def _positions(pipe: Pipeline, tokens: list[Token], asked: Places, causal: bool,
     masks = [n for n, token in enumerate(tokens) if token.id == pipe.tokenizer.mask_token_id]
     if not masks:
         raise InputError(
-            f"There is no hidden word in the text. Write {pipe.tokenizer.mask_token} for one, or say positions=."
+            f"There is no hidden word in the text. Write {pipe.tokenizer.mask_token} for one, or say which positions."
         )
     return masks[:1] if one else masks
 

@@ -340,7 +340,7 @@ def _clusters(activations: np.ndarray, groups: int, seed: int) -> np.ndarray:
 
     if groups > len(activations):
         raise InputError(
-            f"{groups} clusters of {len(activations)} neurons: ask for fewer clusters, or for more with top."
+            f"{groups} clusters of {len(activations)} neurons: ask for fewer clusters, or for more neurons."
         )
     length = np.linalg.norm(activations, axis=1, keepdims=True)
     found = KMeans(groups, n_init=10, random_state=seed).fit_predict(activations / np.where(length > 0, length, 1))

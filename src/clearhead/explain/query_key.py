@@ -96,14 +96,14 @@ def query_key(
     weights = seen[names["weights"]][0, head, position].float().cpu()
     products = query * key
     plain = products.sum(-1) * part.scale
-    added = (scores - plain).numpy() if looked.side != "cross" and _adds(looked.stack, part) else None
+    added = (scores - plain).numpy() if looked.side != "cross" and adds(looked.stack, part) else None
     return QueryKey(
         pipe.name, looked.side, layer, head, position, looked.queries, looked.keys, query.numpy(), key.numpy(),
         products.numpy(), float(part.scale), added, scores.numpy(), (weights == 0).tolist(), weights.numpy(),
     )  # fmt: skip
 
 
-def _adds(stack: Stack, attention: Any) -> bool:
+def adds(stack: Stack, attention: Any) -> bool:
     """Whether scores are more than the product of query and key: distances in them, or other heads' scores."""
     parts = (getattr(attention, name, None) for name in ("relative", "mix_scores"))
     return (

@@ -72,14 +72,14 @@ def read(pipe: Pipeline, text: str, pair: str | None = None, target: str | None 
     if text is None or not text.strip():
         raise InputError("There is no text to explain. Give at least one word.")
     if pair is not None and not pair.strip():
-        raise InputError("The second text is empty. Leave the pair out, or give at least one word.")
+        raise InputError("The second text is empty. Leave it out, or give at least one word.")
     if isinstance(model.head, ChoiceHead):
         raise InputError(
             f"{_name(pipe)} is loaded for {model.task}, which reads several texts at once. Load it for another task."
         )
     if isinstance(model, EncoderDecoderModel):
         if pair is not None:
-            raise InputError("An encoder–decoder reads one text: leave the pair out.")
+            raise InputError("An encoder–decoder reads one text: leave the second out.")
         return _read_and_write(pipe, model, text, target)
     if target is not None:
         raise InputError(f"{_name(pipe)} has one stack, which reads; only an encoder–decoder has a target.")
@@ -165,13 +165,18 @@ def _read_and_write(pipe: Pipeline, model: EncoderDecoderModel, text: str, targe
 
 def tokens_of(tokenizer: Tokenizer, ids: list[int], text: str) -> list[Token]:
     """Ids with the words they are pieces of: from the text where it gives these ids, else one word each."""
+    return _labelled(tokenizer, ids, spans_of(tokenizer, ids, text), [text] * len(ids), [0] * len(ids))
+
+
+def spans_of(tokenizer: Tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
+    """Where each token's characters stand in the text; (0, 0) for special tokens, or where the text gives other ids."""
     encoding = tokenizer(text, add_special_tokens=False) if text else None
     own = encoding["input_ids"] if encoding is not None else []
     begin = next((n for n in range(len(ids) - len(own) + 1) if ids[n : n + len(own)] == own), None)
     spans: list[tuple[int, int]] = [(0, 0)] * len(ids)
     if encoding is not None and begin is not None:
         spans[begin : begin + len(own)] = encoding.offsets()
-    return _labelled(tokenizer, ids, spans, [text] * len(ids), [0] * len(ids))
+    return spans
 
 
 def _labelled(

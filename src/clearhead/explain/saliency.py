@@ -420,7 +420,7 @@ def _ask(
         positions = list(rows)
     elif _labels(model):
         if outputs is not None:
-            raise InputError("A label is one answer for the whole text: leave outputs out.")
+            raise InputError("A label is one answer for the whole text: leave out which tokens to explain.")
         rows, positions = None, [None]
     else:
         raise InputError(
@@ -487,7 +487,7 @@ def _places_to_fill(pipe: Pipeline, tokens: list[Token], outputs: Places, langua
     if not found:
         raise InputError(
             f"There is no gap in the text. Write {pipe.tokenizer.mask_token or 'the mask token'} where a word is "
-            "hidden, or name positions with outputs=."
+            "hidden, or say which tokens to explain."
         )
     return found
 

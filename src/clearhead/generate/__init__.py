@@ -10,7 +10,7 @@ ahead         guessing ahead (speculative decoding)      graphs        steps rep
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.generate import contrastive, graphs
 from clearhead.generate.ahead import Ahead, Draft, Lookup, check_draft
-from clearhead.generate.beam import beam_search
+from clearhead.generate.beam import Considered, beam_search
 from clearhead.generate.filters import Filter, chances, rules
 from clearhead.generate.grammar import Grammar, grammar_filter
 from clearhead.generate.graphs import why_not
@@ -240,13 +240,14 @@ class Run:
             model_steps=self.ahead.steps + 1 if self.ahead is not None else None,
         )
 
-    def search(self) -> Generation:
-        """Beams."""
+    def search(self, watch: Callable[[Considered], None] | None = None) -> Generation:
+        """Beams. watch: is told what was considered at every step."""
         if self.options.output_scores or self.options.output_logits:
             raise InputError(
                 "A beam search changes places between steps, so it keeps no scores of every step. Drop them."
             )
-        found = beam_search(self.session, self.options, self.filters, self.stops, self.pad, self.new_tokens, self.eos)
+        how = (self.session, self.options, self.filters, self.stops, self.pad, self.new_tokens, self.eos)
+        found = beam_search(*how, watch=watch)
         prompt = self.session.prompt
         found.tokens[:, :prompt] = self.session.given.repeat_interleave(self.options.num_return_sequences, 0)
         texts = zip(found.tokens, (found.written + prompt).tolist(), strict=True)

@@ -7,6 +7,7 @@ padding token (transformers takes the end token where the padding token is 0).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -33,8 +34,23 @@ class Found:
     written: Tensor  # (texts · returned,): how many tokens each has written
 
 
+@dataclass(frozen=True)
+class Considered:
+    """One step of a group as it happened, for who watches: its candidates, best first; all (texts, candidates)."""
+
+    parent: Tensor  # the beam that each goes on from
+    token: Tensor
+    log_prob: Tensor  # of the token, after the rules
+    total: Tensor  # of all that was written with it
+    ended: Tensor  # bool: its text ends here and competes for a place among the answers
+    score: Tensor  # total / length ** length_penalty: by this the answers are ranked
+    keep: Tensor  # (texts, beams): the candidates that go on, in the order of the beams
+
+
 class Group:
     """Some beams of every text: those still running, and the best that have ended."""
+
+    watch: Callable[[Considered], None] | None = None
 
     def __init__(
         self, session: Session, options: Options, beams: int, new_tokens: int, pad: int, ends: int, vocab: int
@@ -85,7 +101,7 @@ class Group:
         if forced is not None and bool(ended.any()):  # a stop string must not cut a text off before its words
             top = top.masked_fill(ended & ~forced.complete(torch.cat([so_far, token[:, :, None]], -1)), -torch.inf)
         last = written == self.new_tokens
-        self._finish(top, ended | last, so_far, token, own, parent, written)
+        counted = self._finish(top, ended | last, so_far, token, own, parent, written)
 
         # the rest go on (after the last step nobody does, but other groups are still charged for what was chosen)
         going = top + ended * NEVER
@@ -95,6 +111,9 @@ class Group:
             keep = torch.where(ended, self.candidates, 0).add(torch.arange(top.shape[1], device=top.device))
             keep = keep.topk(self.beams, largest=False).indices
         self.running = going[rows, keep]
+        if self.watch is not None:
+            score = top / written**self.options.length_penalty
+            self.watch(Considered(parent, token, own, top, counted, score, keep))
         parent, token, own = parent[rows, keep], token[rows, keep], own[rows, keep]
         self.running_log_probs = torch.cat([self.running_log_probs[rows, parent], own[:, :, None]], -1)
         self._close(written, bool((ended | last).all()))
@@ -102,13 +121,13 @@ class Group:
 
     def _finish(
         self, top: Tensor, ended: Tensor, so_far: Tensor, token: Tensor, own: Tensor, parent: Tensor, written: int
-    ) -> None:
-        """Hypotheses that end now compete with those that ended before."""
+    ) -> Tensor:
+        """Hypotheses that end now compete with those that ended before. Gives which do, (texts, candidates) bool."""
         ended = ended & (top > NEVER / 2)  # what a rule forbids, and what follows from it, is no answer
         full = self.done.all(-1, keepdim=True) & (self.options.early_stopping is True)
         counted = ended & self.first & ~full & self.improvable
         if not bool(counted.any()):
-            return
+            return counted
         ranked = (top / written**self.options.length_penalty).masked_fill(~counted, -torch.inf)
         texts, candidates = token.shape
         new = so_far.new_full((texts, candidates, self.prompt + self.new_tokens), self.pad)
@@ -123,6 +142,7 @@ class Group:
         self.done_log_probs = torch.cat([self.done_log_probs, new_log_probs], 1)[self.rows, keep]
         self.done = torch.cat([self.done, ended & self.first], 1)[self.rows, keep]
         self.done_length = torch.cat([self.done_length, length], 1)[self.rows, keep]
+        return counted
 
     def _close(self, written: int, all_ended: bool) -> None:
         """Whether going on can still change the answer."""
@@ -144,13 +164,19 @@ def beam_search(
     pad: int,
     new_tokens: int,
     ends: list[int],
+    watch: Callable[[Considered], None] | None = None,
 ) -> Found:
-    """The best num_return_sequences hypotheses of each text. With groups, each is charged for what others chose."""
+    """The best num_return_sequences hypotheses of each text. With groups, each is charged for what others chose.
+
+    watch   is told what every group considered, step by step
+    """
     beams, texts = options.num_beams, len(session.tokens)
     size = beams // options.num_beam_groups
     scores = session.start()
     vocab = scores.shape[-1]
     groups = [Group(session, options, size, new_tokens, pad, len(ends), vocab) for _ in range(options.num_beam_groups)]
+    for group in groups:
+        group.watch = watch
     session.copies(beams)
     scores = scores.repeat_interleave(beams, 0)
     seeds = options.seeds(texts)

@@ -45,6 +45,8 @@ def why_not_static(model: Model) -> str | None:
     """What keeps a model from taking steps whose shapes never change."""
     if is_open():
         return "a trace is open, and a recording would hide the tensors from it."
+    if torch.is_autocast_enabled(model.device.type):
+        return "autocast is on: its copies of the weights end with it, and a recording would go on reading them."
     if not isinstance(model, StackModel) or isinstance(model.stack, RecurrentStack):
         return "only a decoder alone, with keys and values in its cache, can be recorded."
     if model.training:

@@ -30,6 +30,12 @@ def weigh(
     precise: bool = False,  # scores in fp32 whatever the dtype
 ) -> Tensor:
     """The explicit path's first half: score → scale → mask → softmax. Weights (batch, heads, Q, K), rows sum to one."""
+    if mask.is_causal and bias is None and query.dtype == torch.float32 and not is_watched(module, "scores"):
+        # Nobody asks for the scores: product, scale and mask are one call, and nothing (Q, K) is written twice.
+        later = torch.full((query.shape[-2], key.shape[-2]), -torch.inf, device=query.device).triu_(1)
+        hidden = torch.baddbmm(later, query.flatten(0, 1), key.flatten(0, 1).mT, alpha=scale)
+        shares = F.softmax(hidden, dim=-1, dtype=torch.float32).unflatten(0, query.shape[:2])
+        return tap(module, "weights", shares.to(dtype or query.dtype))
     if precise:  # autocast would narrow the product again
         with torch.autocast(query.device.type, enabled=False):
             scores = (query.float() @ key.float().transpose(-1, -2)) * scale

@@ -40,8 +40,8 @@ def is_watched(module: nn.Module, *names: str) -> bool:
 
 
 def is_open() -> bool:
-    """Whether any trace is looking."""
-    return bool(_watching)
+    """Whether a trace of this thread is looking."""
+    return bool(_watching) and any(trace._thread == threading.get_ident() for trace in tuple(_watching))
 
 
 def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:

@@ -257,7 +257,7 @@ class RecurrentStack(Stack):
         past = 0 if memory[0] is None else memory[0].shape[1]
         mask, target_mask = self._masks(attention_mask, perm_mask, batch, time, past, device)
         elsewhere = self._elsewhere(token_type_ids, batch, time, past)
-        distances = F.dropout(self._distances(batch, time, past + time, x), self.final_dropout, self.training)
+        distances = F.dropout(self.distances(batch, time, past + time, x), self.final_dropout, self.training)
         targets = None
         if target_mapping is not None:
             if self.target is None:
@@ -331,7 +331,7 @@ class RecurrentStack(Stack):
         keys = F.pad(token_type_ids, (past, 0))
         return (token_type_ids[:, :, None] != keys[:, None])[:, None]
 
-    def _distances(self, batch: int, time: int, length: int, like: Tensor) -> Tensor:
+    def distances(self, batch: int, time: int, length: int, like: Tensor) -> Tensor:
         """(1 or 2, time + length - 1, width): sinusoids of every distance, from the farthest back to the last ahead."""
         distance = torch.arange(length - 1, -time, -1, device=like.device, dtype=torch.float32)
         if self.max_distance is not None:

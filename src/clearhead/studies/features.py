@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,9 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.pipeline import Pipeline
-from clearhead.studies.finding import Finding, Watch, silent
 from clearhead.studies.frozen import Frozen, encoder, frozen, longest
 from clearhead.studies.probe import fitted, logistic_regression, scikit_learn
+from clearhead.studies.study import Study, Watch, blocks, empty_table, percent, silent
 from clearhead.train.data.formats import ENDINGS
 from clearhead.train.data.sources import Source, open_source
 from clearhead.train.objectives.base import IGNORED, Batch, Example
@@ -54,8 +54,8 @@ class Choice:
     seconds: float  # to fit and to try
 
 
-@dataclass(frozen=True)
-class Features(Finding):
+@dataclass(frozen=True, repr=False, eq=False)
+class Features(Study):
     """
     outside   the accuracy of words that calling none a name would get (its F1 is 0)
     seconds   for reading all sentences
@@ -70,6 +70,23 @@ class Features(Finding):
     rows: list[Choice]
     seconds: float
     found: bool
+
+    def shown(self) -> Iterator[Any]:
+        from rich.text import Text
+
+        table = empty_table(self.model, "features", "width", "F1", "precision", "recall", "words right", "")
+        best = max(row.f1 for row in self.rows) or 1.0
+        for row in self.rows:
+            cells = (percent(share) for share in (row.f1, row.precision, row.recall, row.accuracy))
+            name = Text(row.features, style="bold" if row.f1 == best else "")
+            table.add_row(name, f"{row.width:,}", *cells, blocks(row.f1 / best))
+        yield table
+        yield Text(
+            f"Names in {self.test_words:,} words, learned from {self.train_words:,}; a linear tagger on each word's "
+            f"frozen vector (not a BiLSTM). Calling no word a name gets {self.outside:.1%} of words and no name. "
+            f"Reading took {self.seconds:.0f} s, fitting {sum(row.seconds for row in self.rows):.0f} s.",
+            "dim",
+        )
 
 
 def features(

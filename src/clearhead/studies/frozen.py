@@ -19,7 +19,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.models.model import StackModel
 from clearhead.pipeline import Pipeline
-from clearhead.studies.finding import Watch, silent
+from clearhead.studies.study import Watch, silent
 from clearhead.train.objectives.base import Batch, Example
 from clearhead.train.objectives.texts import TextObjective
 

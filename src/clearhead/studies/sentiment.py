@@ -10,7 +10,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.models.sentence import Pooling
 from clearhead.pipeline import Pipeline
-from clearhead.studies.finding import Finding, Watch, silent
 from clearhead.studies.frozen import Frozen, frozen, longest
 from clearhead.studies.probe import logistic_regression, scikit_learn
+from clearhead.studies.study import Study, Watch, blocks, empty_table, percent, silent
 from clearhead.train import train as run_recipe
 from clearhead.train.data.sources import Source, open_source
 from clearhead.train.log import Watcher
@@ -52,8 +52,8 @@ class Score:
     test: float | None
 
 
-@dataclass(frozen=True)
-class Sentiment(Finding):
+@dataclass(frozen=True, repr=False, eq=False)
+class Sentiment(Study):
     """
     majority   what always saying the commoner label would get, in cross-validation and on the test file
     seconds    for reading the sentences, for the regressions, for fine-tuning
@@ -68,6 +68,20 @@ class Sentiment(Finding):
     rows: list[Score]
     seconds: dict[str, float]
     found: bool
+
+    def shown(self) -> Iterator[Any]:
+        from rich.text import Text
+
+        table = empty_table(self.model, "features", "sentences", f"{self.folds} folds", "standardised", "test file", "")
+        table.add_row("commoner label", "", percent(self.majority), "", percent(self.majority_test), "")
+        for row in self.rows:
+            shown = row.test if row.test is not None else row.accuracy
+            shares = (percent(row.accuracy, row.spread), percent(row.standardised), percent(row.test))
+            table.add_row(Text(row.features), f"{row.sentences:,}", *shares, blocks(shown or 0.0))
+        yield table
+        spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in self.seconds.items())
+        disk = " (the vectors were on disk)" if self.found else ""
+        yield Text(f"Frozen encoder; logistic regression on its vectors, cross-validated. {spent}{disk}.", "dim")
 
 
 def sentiment(

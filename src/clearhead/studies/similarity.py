@@ -7,7 +7,7 @@ Reimers and Gurevych (2019) found [CLS] vectors and averages of raw BERT worse t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models.sentence import Pooling
 from clearhead.pipeline import Pipeline
-from clearhead.studies.finding import Finding, Watch, silent
 from clearhead.studies.frozen import encoder, frozen, longest
+from clearhead.studies.study import Study, Watch, empty_table, silent
 from clearhead.train.data.sources import open_source
 from clearhead.train.objectives.base import Batch, Example
 from clearhead.train.objectives.texts import TextObjective, number_of, text_of
@@ -116,12 +116,28 @@ class Way:
     same_words: float | None
 
 
-@dataclass(frozen=True)
-class Similarity(Finding):
+@dataclass(frozen=True, repr=False, eq=False)
+class Similarity(Study):
     model: str
     pairs: int
     built_in: bool
     rows: list[Way]
+
+    def shown(self) -> Iterator[Any]:
+        from rich.text import Text
+
+        more = ("same words",) if self.built_in else ()
+        table = empty_table(self.model, "vectors", "alike", "unlike", "gap", "AUC", "Spearman", "any two", *more)
+        for row in self.rows:
+            numbers = [row.alike, row.unlike, row.gap, row.auc, row.spearman, row.random, row.same_words]
+            table.add_row(Text(row.vectors), *(f"{number:.2f}" for number in numbers if number is not None))
+        yield table
+        yield Text(
+            f"Mean cosines of {self.pairs} pairs. AUC: the chance that a pair that is alike has a higher cosine than "
+            "one that is not; 0.50 is a guess.",
+            "dim",
+        )
+        yield Text(self.says)
 
     @property
     def says(self) -> str:

@@ -16,8 +16,9 @@ from clearhead.text import Tokenizer
 from clearhead.train import lora
 from clearhead.train.data import Source
 from clearhead.train.data.sources import FileSource, ParallelSource
-from clearhead.train.objectives import Objective, check_options, objective_class
+from clearhead.train.objectives import Objective, check_options, objective_class, options_of
 from clearhead.train.objectives.base import check_columns
+from clearhead.train.objectives.distillation import student_of
 from clearhead.train.optim import optimizer
 from clearhead.train.recipe import ModelRecipe, Recipe
 from clearhead.train.schedules import schedule
@@ -27,25 +28,41 @@ ENDLESS = 10**9  # steps, where their number is not known yet
 
 
 def check_run(
-    recipe: Recipe, sources: Mapping[str, Source], start: Path | None, tokenizer: Tokenizer | None
+    recipe: Recipe,
+    sources: Mapping[str, Source],
+    start: Path | None,
+    tokenizer: Tokenizer | None,
+    source_tokenizer: Tokenizer | None = None,
 ) -> type[Objective]:
     """The objective's class, if nothing is wrong.
 
-    start       the folder of the checkpoint to go on from
+    start       the folder of the checkpoint to go on from, or that the student is a part of
     tokenizer   None: it is still to be trained
+    source_tokenizer   of a model whose source has words of its own
     """
     kind = objective_class(recipe.objective["name"])
     check_options(kind, [option for option in recipe.objective if option != "name"])
     asked, missing = recipe.schedule, [name for name in kind.examined_with if importlib.util.find_spec(name) is None]
     if missing and "test" in sources:
         raise InputError(f"{kind.name} examines the test data with {missing[0]}: pip install clearhead[train]")
-    if recipe.evaluation.options and ("test" not in sources or kind.examine is Objective.examine):
+    try:
+        kind.check_examination(recipe.evaluation.options, recipe.objective)
+    except InputError as error:
+        raise ConfigError(f"evaluation.options: {error}") from None
+    if recipe.evaluation.options and "test" not in sources:
+        raise ConfigError("evaluation.options are for examining the test data, and there is none: set data.test.")
+    if source_tokenizer is not None and "source_tokenizer" not in options_of(kind):
         raise ConfigError(
-            f"evaluation.options are for examining the test data: {kind.name} has no use for them"
-            + ("." if "test" in sources else " without data.test.")
+            f"The model has a tokenizer for each of two languages, and {kind.name} knows of one. Choose seq2seq."
         )
     words = recipe.tokenizer.vocab_size if tokenizer is None else len(tokenizer)
     model = _shape(recipe, kind, start, words)
+    rows = model.token_tables()[-1].num_embeddings  # of an encoder–decoder: the source's
+    if source_tokenizer is not None and len(source_tokenizer) > rows:
+        raise ConfigError(
+            f"The tokenizer of the source has {len(source_tokenizer):,} tokens, the model rows for {rows:,}. They must "
+            "belong together: set model.config.source_vocab_size, or choose the model's own tokenizer."
+        )
     options = {"width": model.config.hidden_size} if asked.name == "noam" else {}
     schedule(asked.name, recipe.steps or ENDLESS, asked.warmup, asked.final, **options | asked.options)
     if recipe.evaluation.sample is not None:
@@ -64,9 +81,7 @@ def _shape(recipe: Recipe, kind: type[Objective], start: Path | None, words: int
     """The model without its weights; its tables must be large enough."""
     asked = recipe.model
     if start is not None:
-        family, config, _ = hub.read_config(
-            hub.transformer_folder(start), asked.ignore_options, lambda raw: raw | asked.config
-        )
+        family, config, _ = hub.read_config(start, asked.ignore_options, lambda raw: raw | asked.config)
     else:
         family, config = new_config(asked, words)
     if words > config.vocab_size:
@@ -75,6 +90,8 @@ def _shape(recipe: Recipe, kind: type[Objective], start: Path | None, words: int
             "belong together: leave model.config.vocab_size out, or choose the model's own tokenizer."
         )
     model = family.make(config, asked.task or kind.task, "meta")
+    if asked.student_of:
+        model = student_of(model, asked.layers)
     rooms = [stack.embed.room for stack in model.modules() if isinstance(stack, Stack)]
     room = min((room for room in rooms if room is not None), default=None)
     if room is not None and recipe.batch.length > room:

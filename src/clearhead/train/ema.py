@@ -43,14 +43,19 @@ class EMA:
         """Inside, the model has the averages; after it, its own weights again, to the bit."""
         with torch.no_grad():
             own = {name: p.detach().clone() for name, p in self.weights.items()}
-            for name, p in self.weights.items():
-                p.copy_(self.averages[name])
+            self.apply()
         try:
             yield
         finally:
             with torch.no_grad():
                 for name, p in self.weights.items():
                     p.copy_(own[name])
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """The model has the averages from now on."""
+        for name, p in self.weights.items():
+            p.copy_(self.averages[name])
 
     def state_tensors(self) -> dict[str, Tensor]:
         return dict(self.averages)

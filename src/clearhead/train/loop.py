@@ -30,6 +30,8 @@ from clearhead.train.world import World
 
 EXPLODED = 4.0  # so many times the first loss is too much,
 FOR_STEPS = 5  # if it stays there for so many steps: a single batch may be odd
+WRITING = 0.02  # of the time may go into checkpoints, where nobody says how often they are written,
+SELDOM, OFTEN = 600.0, 60.0  # but there is one after so many seconds at the latest, and none sooner
 
 
 class TrainingStopped(ClearheadError, RuntimeError):
@@ -99,6 +101,7 @@ class Loop:
     watchers: list[Watcher] = field(default_factory=list)
     log_bytes: Callable[[], int] = lambda: 0
     progress: Progress = field(default_factory=Progress)
+    best: dict[str, Tensor] | None = None  # the weights that were best on held-out data, as they were measured
 
     def __post_init__(self) -> None:
         self._pending: list[Tensor] = []  # losses and gradient of steps that were not looked at yet, on the device
@@ -107,6 +110,7 @@ class Loop:
         self._start_clock()
         self._saved = time.perf_counter()
         self._saved_step = -1
+        self._writing = 0.0  # how long the last checkpoint took
 
     # ---- going on
 
@@ -116,8 +120,16 @@ class Loop:
         self.optimizer.load_state(tensors["optimizer"], progress.numbers)
         if self.ema is not None:
             self.ema.load_state(tensors["ema"], progress.numbers.get("ema", {}))
+        self.best = tensors.get("best", tensors["weights"] if progress.best_step is not None else None)
         self.progress = progress
         self._saved_step = progress.step
+
+    def take_best(self) -> None:
+        """The weights of the best evaluation; where there was none, the last ones, or their average."""
+        if self.best is not None:
+            self.world.load_weights(self.module, self.best)
+        elif self.ema is not None:
+            self.ema.apply()
 
     def _start_clock(self) -> None:
         self._mark = (time.perf_counter(), self.progress.tokens, self.progress.step)
@@ -150,16 +162,21 @@ class Loop:
         return True
 
     def save(self) -> None:
+        """Write a checkpoint. The best weights travel in it, unless they are its own."""
         self._tell()  # what is not a number is never written down
+        began = time.perf_counter()
         tensors = {"weights": self.world.weights(self.module), "optimizer": self.optimizer.state_tensors()}
         self._check_weights(tensors["weights"])
         self.progress.numbers = self.optimizer.state_numbers()
         if self.ema is not None:
             tensors["ema"] = self.ema.state_tensors()
             self.progress.numbers["ema"] = self.ema.state_numbers()
+        if self.best is not None and (self.progress.best_step != self.progress.step or self.ema is not None):
+            tensors["best"] = self.best
         self.progress.log_bytes = self.log_bytes()
         self.checkpoints.save(self.progress, tensors)
         self._saved, self._saved_step = time.perf_counter(), self.progress.step
+        self._writing = self._saved - began
 
     # ---- one step
 
@@ -279,25 +296,29 @@ class Loop:
         with torch.no_grad(), self.ema.swap() if self.ema is not None else nullcontext(), self._precision():
             metrics = self.evaluate()
             text = self.sample() if self.sample is not None else None
+            better = self._is_better(metrics)
+            if better:
+                self.best = {name: kept(tensor) for name, tensor in self.world.weights(self.module).items()}
+        self.progress.waited = 0 if better else self.progress.waited + 1
+        self._say({"event": "evaluation", "step": self.progress.step, "metrics": metrics, "best": better})
+        if text is not None:
+            self._say({"event": "sample", "step": self.progress.step, "text": text})
+        then, tokens, step = self._mark  # the clock of training stood still
+        self._mark = (then + time.perf_counter() - began, tokens, step)
+        return self.plan.patience is not None and self.progress.waited >= self.plan.patience
+
+    def _is_better(self, metrics: dict[str, float]) -> bool:
+        """Whether this is the best evaluation so far, which is then remembered."""
         metric = self.plan.metric or next(iter(metrics))
         if metric not in metrics:
             raise TrainingStopped(
                 f"There is no measure {metric!r} here; evaluation.metric can be {', '.join(metrics)}."
             )
-        value = metrics[metric]
-        best = self.progress.best
+        value, best = metrics[metric], self.progress.best
         better = not math.isnan(value) and (best is None or (value > best if rises(metric) else value < best))
-        self.progress.waited = 0 if better else self.progress.waited + 1
         if better:
             self.progress.best, self.progress.best_step = value, self.progress.step
-        self._say({"event": "evaluation", "step": self.progress.step, "metrics": metrics, "best": better})
-        if text is not None:
-            self._say({"event": "sample", "step": self.progress.step, "text": text})
-        if better:
-            self.save()
-        then, tokens, step = self._mark  # the clock of training stood still
-        self._mark = (then + time.perf_counter() - began, tokens, step)
-        return self.plan.patience is not None and self.progress.waited >= self.plan.patience
+        return better
 
     def _say(self, event: Event) -> None:
         for watch in self.watchers:
@@ -308,8 +329,10 @@ class Loop:
         if self.progress.beyond:  # an exploding loss must not push the good ones out
             return False
         by_count = every is not None and self.progress.step % every == 0
-        by_time = minutes is not None and time.perf_counter() - self._saved > 60 * minutes
-        return by_count or self.world.any(by_time)
+        seconds = math.inf if minutes is None else 60 * minutes
+        if every is None and minutes is None:
+            seconds = min(max(self._writing / WRITING, OFTEN), SELDOM)
+        return by_count or self.world.any(time.perf_counter() - self._saved > seconds)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -348,6 +371,11 @@ def enough_memory() -> Iterator[None]:
             "What needs less, with the same result: batch.accumulate=2 (or 4, 8 …), checkpoint_activations=true, "
             "chunk=4096. With another: a smaller batch.size or batch.length, or lora. Then run it again."
         ) from error
+
+
+def kept(tensor: Tensor) -> Tensor:
+    """A copy that training does not change: in ordinary memory, or where the parts are if it is spread."""
+    return tensor.detach().clone() if hasattr(tensor, "to_local") else tensor.detach().to("cpu", copy=True)
 
 
 def seed_of(*parts: int) -> int:

@@ -34,9 +34,11 @@ class DataRecipe:
 
 @dataclass
 class ModelRecipe:
-    """Start from a checkpoint (`start`), or from random weights of a `family`."""
+    """Start from a checkpoint (`start`), from a part of one (`student_of`), or from random weights of a `family`."""
 
     start: str | None = None  # a folder, a shipped name or a hub id
+    student_of: str | None = None  # the same, or "teacher", the objective's: its embedding, head, some layers
+    layers: int | list[int] | None = None  # how many of them, or which; by default every other one
     family: str | None = None
     preset: str | None = None  # a published size of the family
     config: dict[str, Any] = field(default_factory=dict)  # configuration values, on top of the preset's
@@ -102,9 +104,9 @@ class EvaluationRecipe:
 
 @dataclass
 class CheckpointRecipe:
-    every: int | None = None  # steps; by default at every evaluation
-    minutes: float | None = 10.0  # or when so much time has passed
-    keep: int = 2  # so many of the newest, and the best
+    every: int | None = None  # steps between two checkpoints
+    minutes: float | None = None  # or time; without both as often as is cheap, every one to ten minutes
+    keep: int = 2  # so many of the newest; the best weights so far are in each
 
 
 @dataclass
@@ -256,6 +258,7 @@ def _override(said: dict[str, Any], setting: str) -> None:
     if not equals or not key.strip():
         raise ConfigError(f"{setting!r} is no setting. Write key=value, for instance optimizer.lr=1e-4.")
     *path, last = key.strip().split(".")
+    kind = _type_at([*path, last], setting)
     table = said
     for part in path:
         inner = table.get(part)
@@ -266,17 +269,24 @@ def _override(said: dict[str, Any], setting: str) -> None:
         elif not isinstance(inner, dict):
             raise ConfigError(f"{setting!r}: {part} is {inner!r} in the recipe, and has no keys of its own.")
         table = inner
-    is_text = _type_at([*path, last]) in (str, str | None) and value not in ("", "null", "~")
+    is_text = kind in (str, str | None) and value not in ("", "null", "~")
     table[last] = value if is_text else _plain(_parse(value, setting), setting)
 
 
-def _type_at(path: list[str]) -> Any:
-    """The type of the field that a path leads to; None where it leads into a free table, or nowhere."""
+def _type_at(path: list[str], setting: str) -> Any:
+    """The type of the field that a path leads to; None where it leads into a free table."""
     kind: Any = Recipe
-    for part in path:
+    for n, part in enumerate(path):
         table = next((option for option in (kind, *get_args(kind)) if is_dataclass(option)), None)
-        kind = get_type_hints(table).get(part) if table is not None else None
+        if table is not None and part not in get_type_hints(table):
+            raise _unknown(setting, ".".join(path[: n + 1]), get_type_hints(table))
+        kind = get_type_hints(table)[part] if table is not None else None
     return kind
+
+
+def _unknown(name: str, key: str, known: Iterable[str]) -> ConfigError:
+    near = did_you_mean(key.rpartition(".")[2], known)
+    return ConfigError(f"{name}: unknown key {key!r}.{near} There is: {', '.join(sorted(known))}.")
 
 
 def _build(kind: Any, said: Mapping[str, Any], path: str, name: str) -> Any:
@@ -284,10 +294,7 @@ def _build(kind: Any, said: Mapping[str, Any], path: str, name: str) -> Any:
     types_of = get_type_hints(kind)
     for key in said:
         if key not in known:
-            raise ConfigError(
-                f"{name}: unknown key {path + str(key)!r}.{did_you_mean(str(key), known)} "
-                f"There is: {', '.join(sorted(known))}."
-            )
+            raise _unknown(name, path + str(key), known)
     return kind(**{key: _value(types_of[key], value, path + key, name) for key, value in said.items()})
 
 
@@ -349,15 +356,23 @@ def _check(recipe: Recipe, name: str) -> None:
     must(isinstance(recipe.objective.get("name"), str), "objective is missing. Say what to learn: causal-lm, …")
     must(data.train is not None, "data.train is missing. Say where the text is: data.train=path.")
     must(bool(recipe.out), "out is missing. Say which folder the run goes to: out=runs/mine.")
-    must(bool(model.start) != bool(model.family), "give either model.start (a checkpoint to go on from) "
-         "or model.family (to begin from random weights).")  # fmt: skip
-    must(not (model.start and model.preset), "model.preset is a size to begin with; model.start has one already.")
+    must(sum(map(bool, (model.start, model.student_of, model.family))) == 1, "give one of model.start (a checkpoint "
+         "to go on from), model.student_of (a part of one) and model.family (random weights).")  # fmt: skip
+    origin = "model.start" if model.start else "model.student_of"
+    must(bool(model.family) or not model.preset, f"model.preset is a size to begin with; {origin} has one already.")
+    must(not (model.student_of and model.config), "a student has the configuration of the model that it is a part of: "
+         "leave model.config out. How many layers it has is said by model.layers.")  # fmt: skip
+    must(bool(model.student_of) or model.layers is None, "model.layers are those of a student (model.student_of); "
+         "else write model.config.num_hidden_layers.")  # fmt: skip
+    must(model.student_of != "teacher" or isinstance(recipe.objective.get("teacher"), str), "model.student_of is the "
+         "objective's teacher, and the objective names none: set objective.teacher, or model.student_of to a "
+         "checkpoint.")  # fmt: skip
     must(not (tokenizer.start and tokenizer.kind), "give either tokenizer.start (to take one) or tokenizer.kind (to "
          "train one).")  # fmt: skip
-    must(not (model.start and tokenizer.kind), "model.start has learnt the words of its own tokenizer; a new one "
+    must(bool(model.family) or not tokenizer.kind, f"{origin} has learnt the words of its own tokenizer; a new one "
          "(tokenizer.kind) would number other words.")  # fmt: skip
-    must(bool(model.start or tokenizer.start or tokenizer.kind), "the model begins with random weights, and there is "
-         "no tokenizer: set tokenizer.kind=bpe (or wordpiece, unigram), or tokenizer.start to take one.")  # fmt: skip
+    must(not model.family or bool(tokenizer.start or tokenizer.kind), "the model begins with random weights, and there "
+         "is no tokenizer: set tokenizer.kind=bpe (wordpiece, unigram), or tokenizer.start to take one.")  # fmt: skip
     must((recipe.steps is None) != (recipe.epochs is None), "give either steps or epochs.")
     must((batch.size is None) != (batch.tokens is None), "give either batch.size or batch.tokens.")
     must(data.valid is None or not data.held_out, "give either data.valid or data.held_out.")

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from clearhead.train.log import Event, Log, Watcher, tensorboard
 from clearhead.train.loop import Loop, Plan, TrainingStopped, enough_memory
 from clearhead.train.memory import spare_memory
 from clearhead.train.objectives import Objective, Record, objective
+from clearhead.train.objectives.distillation import student_of
 from clearhead.train.optim import optimizer
 from clearhead.train.peak import machine_peak, training_flops
 from clearhead.train.recipe import Recipe, read_recipe, write_recipe
@@ -96,10 +97,14 @@ class _Run:
         self.recipe, self.folder, self.world = recipe, folder, world
         self.watchers = watchers if world.leads else []
         self.sources = _sources(recipe)
-        self.start = pipeline.folder_of(recipe.model.start) if recipe.model.start else None
-        taken = recipe.tokenizer.start or recipe.model.start
-        known = load_tokenizer(pipeline.folder_of(taken)) if taken and not recipe.tokenizer.kind else None
-        self.kind = check_run(recipe, self.sources, self.start, known)
+        origin = recipe.model.start or recipe.model.student_of
+        origin = recipe.objective["teacher"] if origin == "teacher" and recipe.model.student_of else origin
+        self.start = hub.transformer_folder(pipeline.folder_of(origin)) if origin else None
+        taken = recipe.tokenizer.start or origin
+        known, source = _tokenizers(taken) if taken and not recipe.tokenizer.kind else (None, None)
+        named = recipe.objective.get("source_tokenizer")
+        self.source_tokenizer = _tokenizers(named)[0] if named is not None else source
+        self.kind = check_run(recipe, self.sources, self.start, known, self.source_tokenizer)
         self._known_tokenizer = known
 
     def prepare(self) -> None:
@@ -143,6 +148,8 @@ class _Run:
 
     def _objective(self) -> Objective:
         options = {key: value for key, value in self.recipe.objective.items() if key != "name"}
+        if self.source_tokenizer is not None:
+            options["source_tokenizer"] = self.source_tokenizer
         made = objective(self.kind.name, self.tokenizer, self.recipe.batch.length, **options)
         if type(made).learn_labels is not Objective.learn_labels:
             made.learn_labels(self.sources["train"].records())
@@ -190,9 +197,10 @@ class _Run:
                 return self.objective.configure(raw | asked.config)
 
             model = hub.load_model(
-                hub.transformer_folder(self.start), task, "float32", self.world.cradle, asked.ignore_options,
-                configure=configure,
-            )  # fmt: skip
+                self.start, task, "float32", self.world.cradle, asked.ignore_options, configure=configure
+            )
+            if asked.student_of:
+                model = student_of(model, asked.layers)
         else:
             special = _special_ids(self.tokenizer)
             family, config = new_config(asked, len(self.tokenizer), special, self.objective.configure)
@@ -246,7 +254,7 @@ class _Run:
         plan = Plan(
             steps=self.steps, seed=recipe.seed, clip=recipe.optimizer.clip, dtype=dtype, evaluate_every=every,
             metric=recipe.evaluation.metric, patience=recipe.evaluation.patience,
-            checkpoint_every=recipe.checkpoint.every or every, checkpoint_minutes=recipe.checkpoint.minutes,
+            checkpoint_every=recipe.checkpoint.every, checkpoint_minutes=recipe.checkpoint.minutes,
             log_every=recipe.log_every, flops_per_token=training_flops(self.model, recipe.batch.length),
             peak_flops=world.size * machine_peak(world.device, dtype or torch.float32),
         )  # fmt: skip
@@ -256,9 +264,9 @@ class _Run:
             evaluate=self._evaluation(module) if "valid" in self.data else None,
             sample=self._sample if recipe.evaluation.sample is not None else None, ema=ema,
         )  # fmt: skip
-        return self._carry_out(loop, loader, module, ema)
+        return self._carry_out(loop, loader, module)
 
-    def _carry_out(self, loop: Loop, loader: Loader, module: nn.Module, ema: EMA | None) -> Result:
+    def _carry_out(self, loop: Loop, loader: Loader, module: nn.Module) -> Result:
         notes = shared_files(self.sources)
         loop.progress.data = self.tables["train"].fingerprint
         found = loop.checkpoints.newest()
@@ -289,7 +297,7 @@ class _Run:
                 self._say({"event": "end", "step": loop.progress.step, "finished": False, "text": str(error)})
                 raise
             step = loop.progress.step
-            metrics, test = self._finish(loop, module, ema) if finished else ({}, {})
+            metrics, test = self._finish(loop, module) if finished else ({}, {})
             self._say({"event": "end", "step": step, "finished": finished, "metrics": metrics, "test": test})
         return Result(self.folder, finished, step, metrics, test)
 
@@ -309,12 +317,8 @@ class _Run:
     def _room_to_write(self) -> int:
         """How many tokens of a sample there is room for."""
         model, room = self.model, writing_stack(self.model).embed.room
-        pipe = pipeline.Pipeline(model, self.tokenizer)
-        read = (
-            1
-            if isinstance(model, EncoderDecoderModel)
-            else pipe.encode_prompts(self.recipe.evaluation.sample)[1].shape[1]
-        )
+        asked = self.recipe.evaluation.sample
+        read = 1 if isinstance(model, EncoderDecoderModel) else self._pipeline(model).encode_prompts(asked)[1].shape[1]
         return SAMPLED if room is None else min(SAMPLED, room - read)
 
     def _beginning(self, progress: Progress) -> Event:
@@ -333,21 +337,10 @@ class _Run:
             "precision": "bf16" if self._dtype() is not None else "fp32",
         }
 
-    def _finish(self, loop: Loop, module: nn.Module, ema: EMA | None) -> tuple[dict[str, float], dict[str, float]]:
+    def _finish(self, loop: Loop, module: nn.Module) -> tuple[dict[str, float], dict[str, float]]:
         """The best weights, examined and saved."""
-        done, best = loop.progress, loop.progress.best_step
-        if best is not None and best != done.step:
-            try:
-                loop.restore(*loop.checkpoints.load(best))
-            except CheckpointError as error:
-                self._say(
-                    {"event": "note", "step": done.step, "text": f"The last weights are kept, not the best: {error}"}
-                )
-                best = None
-        if ema is not None:
-            with torch.no_grad():
-                for name, p in ema.weights.items():
-                    p.copy_(ema.averages[name])
+        done = loop.progress
+        loop.take_best()
         module.eval()
         with self._precision():
             metrics = loop.evaluate() if loop.evaluate is not None else {}
@@ -360,17 +353,15 @@ class _Run:
             head = model.language_head
             if head is not None:
                 head.chunk, head.smoothing = 0, 0.0
-            pipe = pipeline.Pipeline(
-                model, self.tokenizer, name=str(self.folder / "model"),
-                sentence=self.objective.sentence() if hasattr(self.objective, "sentence") else None,
-            )  # fmt: skip
+            pipe = self._pipeline(model)
             for left in self.folder.glob(".model.*"):  # by a process that was killed while it saved
                 shutil.rmtree(left, ignore_errors=True)
             pipe.save(self.folder / "model", overwrite=(self.folder / "model").is_dir())
             if "test" in self.sources:
                 records, options = self.sources["test"].records(), self.recipe.evaluation.options
-                test |= self.objective.examine(pipe, records, **options)
-            facts = {"step": done.step, "best_step": best, "metrics": metrics, "test": test,
+                with self._eager():
+                    test |= self.objective.examine(pipe, records, **options)
+            facts = {"step": done.step, "best_step": done.best_step, "metrics": metrics, "test": test,
                      "tokens": done.tokens, "seconds": done.seconds}  # fmt: skip
             write_whole(self.folder / "result.json", json.dumps(facts, indent=2) + "\n")
         self.world.wait()
@@ -385,7 +376,7 @@ class _Run:
             self.data[part], self.objective, self.orders[part], seed=self.recipe.seed,
             rank=self.world.rank, world=self.world.size, device=self.world.device, limit=limit, equal=True,
         ):  # fmt: skip
-            with self._precision():
+            with self._precision(), self._eager():
                 for name, value in self.objective.measure(module, batch).items():
                     sums[name] = sums.get(name, 0.0) + (float(value) if batch.tokens else 0.0)
         return self.objective.report(self.world.sum(sums))
@@ -395,14 +386,18 @@ class _Run:
         model = self.world.whole(self.model)
         if not self.world.leads:
             return None
-        text: str = pipeline.Pipeline(model, self.tokenizer).generate(
-            self.recipe.evaluation.sample,
-            max_new_tokens=self._room_to_write(),
-            do_sample=True,
-            top_k=40,
-            seed=self.recipe.seed,
-        )
+        asked, room = self.recipe.evaluation.sample, self._room_to_write()
+        with self._eager():
+            text: str = self._pipeline(model).generate(
+                asked, max_new_tokens=room, do_sample=True, top_k=40, seed=self.recipe.seed
+            )
         return text
+
+    def _pipeline(self, model: Model) -> pipeline.Pipeline:
+        """The model as a user will have it."""
+        sentence = self.objective.sentence() if hasattr(self.objective, "sentence") else None
+        name = str(self.folder / "model")
+        return pipeline.Pipeline(model, self.tokenizer, self.source_tokenizer, name=name, sentence=sentence)
 
     # ---- precision
 
@@ -413,6 +408,10 @@ class _Run:
     def _precision(self) -> torch.autocast:
         dtype = self._dtype()
         return torch.autocast(self.world.device.type, dtype or torch.bfloat16, enabled=dtype is not None)
+
+    def _eager(self) -> AbstractContextManager[Any]:
+        """Around what is read in many shapes, once each: compiled code would be made anew for every one of them."""
+        return torch.compiler.set_stance("force_eager") if self.recipe.compile else nullcontext()
 
     def _say(self, event: Event) -> None:
         for watch in self.watchers:
@@ -485,6 +484,13 @@ def _sources(recipe: Recipe) -> dict[str, Source]:
     if asked.test is not None:
         found["test"] = open_source(asked.test, **common)
     return found
+
+
+def _tokenizers(where: str) -> tuple[Tokenizer, Tokenizer | None]:
+    """A model's tokenizer, and the one for its source where that has words of its own."""
+    folder = hub.transformer_folder(pipeline.folder_of(where))
+    source = folder / hub.SOURCE_TOKENIZER
+    return load_tokenizer(folder), load_tokenizer(source) if source.is_dir() else None
 
 
 def _texts(record: Record, columns: Iterable[str]) -> Iterator[str]:

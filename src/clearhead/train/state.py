@@ -25,7 +25,7 @@ from torch import Tensor
 from clearhead.errors import CheckpointError
 from clearhead.train.world import World
 
-FORMAT = 1
+FORMAT = 2
 SPREAD = ".metadata"  # among the files of a checkpoint that many processes wrote, each its part
 _NAME = re.compile(r"step-(\d{9})")
 
@@ -63,7 +63,7 @@ class Checkpoints:
         return self.folder / f"step-{step:09d}"
 
     def save(self, progress: Progress, tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
-        """Write one: `tensors` are files by name. Older ones go once this one stands, but for the best."""
+        """Write one: `tensors` are files by name. Older ones go once this one stands."""
         target = self.path(progress.step)
         work = self.folder / f".{target.name}.writing"
         try:
@@ -105,7 +105,7 @@ class Checkpoints:
             target.rename(self.folder / f".{target.name}.old")
         work.rename(target)
         _flush(self.folder)
-        self._tidy(progress.best_step)
+        self._tidy()
 
     def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
         """The numbers and the tensors of a checkpoint."""
@@ -143,10 +143,9 @@ class Checkpoints:
             )
         return None
 
-    def _tidy(self, best: int | None) -> None:
-        for step in self.steps()[: -self.keep]:
-            if step != best:  # in one move: a half of it must not pass for a checkpoint
-                self.path(step).rename(self.folder / f".{self.path(step).name}.old")
+    def _tidy(self) -> None:
+        for step in self.steps()[: -self.keep]:  # in one move: a half of it must not pass for a checkpoint
+            self.path(step).rename(self.folder / f".{self.path(step).name}.old")
         self._sweep()
 
     def _sweep(self) -> None:

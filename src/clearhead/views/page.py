@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import re
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.explain.finding import Finding
+from clearhead.explain.finding import Finding, plain
 
 WEB = Path(__file__).with_name("web")
 _PACKED = 512  # arrays of more numbers travel as bytes
@@ -39,18 +40,24 @@ def fragment(finding: Finding, height: int = 560) -> str:
 
 def compact(finding: Finding) -> dict[str, Any]:
     """`to_dict()` with its large arrays as the bytes of float32; web/numbers.js unpacks them."""
-    packed = {key: _packed(value) for key, value in finding.to_dict().items()}
-    return {"kind": finding.kind, **packed}
+    return {"kind": finding.kind, **_packed(finding)}
 
 
 def _packed(value: Any) -> Any:
-    if not isinstance(value, list) or not value:
-        return value
-    numbers = _as_numbers(value)
-    if numbers is None or numbers.size <= _PACKED or numbers.dtype.kind != "f":
-        return value
-    data = base64.b64encode(np.ascontiguousarray(numbers, dtype="<f4").tobytes()).decode("ascii")
-    return {"$float32": data, "shape": list(numbers.shape)}
+    if is_dataclass(value):
+        return {field.name: _packed(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, list) and value and is_dataclass(value[0]):
+        return [_packed(item) for item in value]
+    numbers: np.ndarray | None
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        numbers = value
+    else:
+        value = plain(value)
+        numbers = _as_numbers(value) if isinstance(value, list) and value else None
+    if numbers is None or numbers.size <= _PACKED:
+        return plain(value)
+    finite = np.where(np.isfinite(numbers), numbers, np.nan).astype("<f4")
+    return {"$float32": base64.b64encode(finite.tobytes()).decode("ascii"), "shape": list(finite.shape)}
 
 
 def _as_numbers(value: list[Any]) -> np.ndarray | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,8 @@ def _walk(walk: Walk, width: int) -> Iterator[RenderableType]:
     head = Text()
     head.append(walk.model, style="bold")
     head.append(f"  layer {walk.layer} of {walk.layers}, head {walk.head} of {walk.heads}, counted from 0\n")
+    if walk.source and walk.side == "decoder":
+        head.append(" ".join(map(show_spaces, walk.source)) + " →\n", style="dim")
     for n, token in enumerate(walk.tokens):
         head.append(chip(show_spaces(token)), style="bold reverse" if n == walk.position else "dim")
         head.append(" ")
@@ -96,14 +99,15 @@ def _columns(step: Step, walk: Walk) -> Table:
     for column in step.columns:
         table.add_column(column.label, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for n, token in enumerate(walk.tokens):
+    own = step.tokens is None
+    for n, token in enumerate(step.tokens or walk.tokens):
         cells = []
         share = 0.0
         for column in step.columns:
             value = column.numbers[n]
             cells.append("hidden" if value is None else f"{value:.3f}")
             share = value or 0.0 if column.is_share else share
-        style = "bold" if n == walk.position else ""
+        style = "bold" if own and n == walk.position else ""
         table.add_row(Text(show_spaces(token), style=style), *cells, Text(bar(share), style=COLOURS["query"]))
     return table
 
@@ -174,7 +178,8 @@ def _ranked(found: NextTokens, width: int, numbered: bool) -> Table:
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\n", "⏎").replace("\t", "⇥")
+    shown = text.replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 
 
 # ---- any finding
@@ -329,6 +334,36 @@ def _query_key(found: Any, width: int) -> Iterator[RenderableType]:
     yield _note("Query times key, number by number (teal above zero, red below); their scaled sum is the score.")
 
 
+def _attention_steps(found: Any, width: int) -> Iterator[RenderableType]:
+    queries, keys = found.weights.shape[1:]
+    far = np.ones((queries, keys), dtype=bool)
+    far[:, [token.word is None for token in found.keys]] = False
+    if found.side != "cross":
+        far &= ~(np.eye(queries, keys, dtype=bool) | np.eye(queries, keys, -1, dtype=bool))
+    head, query, _ = np.unravel_index((found.weights * far).argmax(), found.weights.shape)
+    size = found.query.shape[-1]
+    own = show_spaces(found.tokens[query].text)
+    yield _title(found, f"what {own} takes from each token: layer {found.layer}, head {head}")
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("key", no_wrap=True, style=COLOURS["key"])
+    for name in ("query · key", "score", "weight"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    products = found.key[head] @ found.query[head, query]
+    for name, product, score, weight in zip(
+        _names(found.keys), products, found.scores[head, query], found.weights[head, query], strict=True
+    ):
+        share = Text(bar(float(weight), max(4, min(_BAR, width - 44))), style=COLOURS["query"])
+        table.add_row(name, f"{product:.3f}", f"{score:.3f}", f"{weight:.1%}" if weight else "hidden", share)
+    yield table
+    heads, wide = len(found.query), found.output.shape[-1]
+    yield _note(
+        f"Query and key of {size} numbers make a score (× {found.scale:.4g}), softmax a weight. The values, so "
+        f"weighted, are the head's answer; {heads} answers side by side, times one more matrix, are the {wide} numbers "
+        "that leave."
+    )
+
+
 def _ablation(found: Any, width: int) -> Iterator[RenderableType]:
     yield _title(found, f"which heads matter here: {found.what}")
     most = float(np.nanmax(np.abs(found.effect)))
@@ -443,31 +478,88 @@ def _factors(found: Any, width: int) -> Iterator[RenderableType]:
 
 
 def _similarity(found: Any, width: int) -> Iterator[RenderableType]:
-    yield Text.assemble((f"{found.a} and {found.b}", "bold"), f"  where do they see alike: {found.measure.upper()}\n")
+    one = found.a == found.b
+    names = found.a if one else f"{found.a} and {found.b}"
+    question = "which layers see alike" if one else "where do they see alike"
+    measure = found.measure.upper() + (", unbiased" if found.unbiased else "")
+    yield Text.assemble((names, "bold"), f"  {question}: {measure}\n")
     order = list(reversed(range(len(found.layers_a))))
+    rows = [str(found.layers_a[n]) for n in order]
 
     def cell(r: int, k: int) -> tuple[str, str]:
         value = float(found.values[order[r], k])
-        return f"{value:5.2f}", f"bold {ACCENT}" if value > 0.8 else ACCENT if value > 0.5 else "dim"
+        shown = "–" if value != value else f"{value:.2f}"
+        return f"{shown:>6}", f"bold {ACCENT}" if value > 0.8 else ACCENT if value > 0.5 else "dim"
 
-    yield from _matrix([str(found.layers_a[n]) for n in order], len(found.layers_b), cell, width)
+    yield from _matrix(rows, len(found.layers_b), cell, width)
+    yield _header([str(layer) for layer in found.layers_b], max(map(len, rows)), 6, width)
+    whose = "layers" if one else f"layers of {found.a}"
+    columns = "the same" if one else f"layers of {found.b}"
+    alike = "rotation" if found.measure == "cka" else "linear map of what is kept"
     yield _note(
-        f"Rows: layers of {found.a}, bottom to top. Columns: layers of {found.b}. 1 is the same up to a rotation."
+        f"Rows: {whose}, bottom to top, 0 is the embedding. Columns: {columns}. 1 is the same up to a {alike}; tokens "
+        f"in random order give {found.chance:.2f}. {found.count:,} {_COMPARED[found.aligned]}."
     )
+
+
+_COMPARED = {
+    "tokens": "tokens were compared",
+    "stretches": "stretches of text were compared: what one model reads as several tokens is averaged",
+}
+
+
+def _header(names: Sequence[str], label: int, cell: int, width: int) -> Text:
+    """Names of columns, as far as a matrix beside rows of this label reaches."""
+    room = max(1, (width - label - 2) // cell)
+    return Text(" " * (label + 2) + "".join(" " + _right(name, cell - 1) for name in names[:room]), style="dim")
+
+
+def _right(text: str, width: int) -> str:
+    fitted = _fit(text, width)
+    return " " * (len(fitted) - len(fitted.rstrip(" "))) + fitted.rstrip(" ")
 
 
 def _patching(found: Any, width: int) -> Iterator[RenderableType]:
-    yield _title(found, f"where is it decided: {found.tap}")
-    most = float(np.nanmax(np.abs(found.effect))) or 1.0
-    layers = getattr(found, "layers", list(range(len(found.effect))))
-    order = list(reversed(range(len(layers))))
-    yield from _matrix(
-        [f"layer {layers[n]}" for n in order],
-        found.effect.shape[1],
-        lambda r, k: _signed(float(found.effect[order[r], k]), most),
-        width,
+    answer, other = (None if one is None else show_spaces(one) for one in found.answers)
+    yield _title(found, f"where is {answer} decided: {found.tap}, {found.by} by {found.by}")
+    best = found.corrupted_top[0].token
+    for name, tokens, says in (
+        ("clean", found.clean, answer),
+        ("corrupted", found.corrupted, other or show_spaces(best)),
+    ):
+        line = Text(f"{name:>9}  ", style="dim")
+        for own, one, two in zip(_names(tokens), found.clean, found.corrupted, strict=True):
+            line.append(chip(own), style="bold reverse" if one.id != two.id else "")
+            line.append(" ")
+        yield line.append(f"→ {says}", style=COLOURS["value"])
+    yield Text()
+    places = found.heads if found.by == "head" else found.positions
+    names = (
+        [str(head) for head in places]
+        if found.by == "head"
+        else [" ".join(_names([found.corrupted[p] for p in group])) for group in places]
     )
-    yield _note(f"Effect of the patch for each layer and position; the strongest is {most:.3f}.")
+    order = list(reversed(range(len(found.layers))))
+    rows = [f"layer {found.layers[n]}" for n in order]
+    label = max(map(len, rows))
+    numbers = 7 * len(names) <= width - label - 2
+
+    def cell(r: int, k: int) -> tuple[str, str]:
+        value = float(found.effect[order[r], k])
+        if not numbers:
+            return _signed(value, max(1.0, float(np.abs(found.effect).max())))
+        style = "dim" if abs(value) < 0.1 else MINUS if value < 0 else ACCENT
+        return f"{round(value, 2) + 0.0:7.2f}", f"bold {style}" if abs(value) > 0.6 else style  # no -0.00
+
+    yield from _matrix(rows, len(names), cell, width)
+    if numbers:
+        yield _header(names, label, 7, width)
+    layer, column = found.strongest
+    yield _note(
+        f"Effect on the {found.what}: 1 brings the clean text's {found.clean_score:.2f} back, 0 leaves the corrupted "
+        f"text's {found.corrupted_score:.2f}. Strongest: layer {found.layers[layer]}, {found.by} "
+        f"{names[column]}, {found.effect[layer, column]:.2f}."
+    )
 
 
 def _top_tokens(found: Any, width: int) -> Iterator[RenderableType]:
@@ -481,11 +573,151 @@ def _top_tokens(found: Any, width: int) -> Iterator[RenderableType]:
     )
 
 
+def _beams(found: Any, width: int) -> Iterator[RenderableType]:
+    greedy = found.beams == 1
+    yield _title(found, "what was taken, and what stood next in line" if greedy else "how the answer was searched")
+    if found.source or found.text:
+        yield Text(_one_line(found.source or found.text) + (" →" if found.source else ""), style="dim")
+    best = set(found.answers[0].nodes) if found.answers else set()
+    for step in range(1, found.steps + 1):
+        line = Text(f"{step:>3}  ", style="dim")
+        for node in (node for node in found.nodes if node.step == step):
+            chance = f" {math.exp(node.log_prob):.0%}"
+            style = f"bold {ACCENT}" if node.id in best else "dim strike" if node.fate == "dropped" else ""
+            end = "■" if node.fate == "finished" else ""
+            part = Text.assemble((show_spaces(node.token), style), (chance + end, "dim"), "  ")
+            if line.cell_len + part.cell_len > width:
+                break
+            line += part
+        yield line
+    yield Text()
+    for answer in found.answers:
+        score = "" if answer.score is None else f"{answer.score:8.3f}  "
+        line = Text.assemble((f"{answer.rank:>3}  {score}", "dim"), _one_line(answer.text))
+        line.truncate(width, overflow="ellipsis")
+        yield line
+    yield _note(
+        "A line for each new token: its candidates, the likeliest text first; struck out: dropped; ■: a text ends."
+        + ("" if greedy else f" Answers by log-probability / length ^ {found.length_penalty:g}.")
+    )
+
+
+def _positions(found: Any, width: int) -> Iterator[RenderableType]:
+    for scheme in found.schemes:
+        side = f"{scheme.side}, " if scheme.side else ""
+        yield _title(found, f"how it knows the order: {side}{scheme.way.replace('-', ' ')}, {scheme.where}")
+        values = scheme.values
+        if scheme.columns == "dimension":  # neighbouring dimensions share a cell where there are too many
+            room = max(1, min(values.shape[1], (width - 8) // 2))
+            values = np.stack([part.mean(1) for part in np.array_split(values, room, axis=1)], axis=1)
+        chosen = list(range(0, len(scheme.rows), max(1, len(scheme.rows) // 24)))
+        yield from _signed_matrix([str(scheme.rows[r]) for r in chosen], values[chosen], width)
+        what = "distances (key - query)" if scheme.rows[0] < 0 else "positions"
+        yield _note(f"Rows: {what}. Columns: {scheme.columns}s. Teal above zero, red below.")
+
+
+def _signed_matrix(rows: Sequence[str], values: np.ndarray, width: int) -> Iterator[RenderableType]:
+    most = float(np.abs(values).max()) or 1.0
+    yield from _matrix(rows, values.shape[1], lambda r, k: _signed(float(values[r, k]), most), width)
+
+
+def _parameters(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, f"where the {found.total:,} parameters live")
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("part", overflow="fold")
+    for name in ("parameters", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    sums: dict[tuple[str, str], int] = {}
+    for piece in found.pieces:
+        sums[piece.stack, piece.part] = sums.get((piece.stack, piece.part), 0) + piece.parameters
+    room, most = max(4, min(_BAR, width - 52)), max(sums.values())
+    for (stack, part), count in sums.items():
+        name = part if stack in ("", "head") else f"{stack}: {part}"
+        own = Text(bar(count / most, room), style=COLOURS["value"])
+        table.add_row(name, f"{count:,}" if count else "shared", f"{count / found.total:.1%}", own)
+    table.add_row("total", f"{found.total:,}", "100.0%", "", style="bold")
+    yield table
+    layers = " and ".join(f"{count}{' in the ' + stack if stack else ''}" for stack, count in found.layers.items())
+    shared = " What several parts share is counted once." if any(piece.shared for piece in found.pieces) else ""
+    yield _note(f"Layers: {layers}.{shared}")
+
+
+def _prediction(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, f"what it answers: {found.task}")
+    names = _names(found.tokens)
+    for answer in found.answers:
+        best = answer.choices[0]
+        if answer.what in ("token-label", "replaced"):
+            yield Text.assemble(
+                f"{_fit(names[answer.position], 16)} ", (f"{best.probability:7.1%}  ", "dim"), best.label
+            )
+            continue
+        if answer.position is not None:
+            yield Text(" ".join(names[max(0, answer.position - 4) : answer.position + 5]), style="dim")
+        if answer.what == "number":
+            yield from (Text(f"{choice.label}  {choice.score:.4f}") for choice in answer.choices)
+        else:
+            yield draw_guesses([(choice.label, choice.probability) for choice in answer.choices])
+
+
+def _sampling(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, "how the next token is drawn")
+    yield Text(f"{_one_line(found.source)} → " if found.source else _one_line(found.text), style="dim")
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("token", no_wrap=True)
+    for name in ("before", "after"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    most = max(one.after for one in found.candidates) or 1.0
+    for one in found.candidates[:16]:
+        share = Text(bar(one.after / most, max(4, min(_BAR, width - 44))), style=COLOURS["value"])
+        after = f"{one.after:.2%}" if one.after else "cut"
+        table.add_row(Text(show_spaces(one.token), "" if one.after else "dim"), f"{one.before:.2%}", after, share)
+    yield table
+    for stage in found.stages:
+        cut = "" if stage.name == "temperature" else f" cuts {stage.cut:.1%} of the chances, {stage.left:,} tokens left"
+        yield Text(f"{stage.name} {stage.value:g}{cut}", style="dim")
+    yield _note("Drawn, by seed: " + " ".join(f"{draw.seed}:{show_spaces(draw.token)}" for draw in found.draws))
+
+
+def _cache(found: Any, width: int) -> Iterator[RenderableType]:
+    yield _title(found, "what the cache saves")
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column("writes", no_wrap=True, max_width=16, overflow="ellipsis")
+    for name in ("has read", "computed", "without it", "with it"):
+        table.add_column(name, justify="right", no_wrap=True)
+    room = max(0, min(_BAR, width - 62))
+    table.add_column("")
+    most = max(step.without for step in found.steps)
+    for step in found.steps:
+        own, rest = bar(step.work / most, room), round(step.without / most * room)
+        line = Text.assemble((own, COLOURS["key"]), ("░" * max(0, rest - cell_len(own)), "dim"))
+        numbers = (str(step.length), str(step.computed), _amount(step.without), _amount(step.work))
+        table.add_row(show_spaces(step.token), *numbers, line)
+    yield table
+    held = found.steps[-1].kept
+    yield _note(
+        "Multiply-adds, counted. Without a cache every step computes keys and values of all tokens again; with it, "
+        f"only of the new one. It saves {found.saved:.0%}, and keeps {held:,} numbers "
+        f"({held * found.bytes / 2**20:.2g} MiB)."
+    )
+
+
+def _amount(value: float) -> str:
+    """A large number in three places: 12.3 M."""
+    for size, sign in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " K")):
+        if value >= size:
+            return f"{value / size:.{0 if value >= 99.5 * size else 1 if value >= 9.95 * size else 2}f}{sign}"
+    return f"{value:g}"
+
+
 _WAYS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "walk": _walk,
     "next-tokens": _next,
     "attention": _attention,
     "query-key": _query_key,
+    "attention-steps": _attention_steps,
     "ablation": _ablation,
     "saliency": _saliency,
     "hidden-states": _hidden_states,
@@ -495,4 +727,10 @@ _WAYS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "similarity": _similarity,
     "patching": _patching,
     "top-tokens": _top_tokens,
+    "beams": _beams,
+    "positions": _positions,
+    "parameters": _parameters,
+    "prediction": _prediction,
+    "sampling": _sampling,
+    "cache": _cache,
 }

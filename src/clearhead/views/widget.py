@@ -47,13 +47,15 @@ def module(kind: str) -> str:
 def widget(finding: Finding, lang: str = "en") -> Any:
     """The figure with `.state` (what is pinned) and `.lang`, both ways between Python and the notebook."""
     try:
-        import anywidget  # type: ignore[import-not-found]
-        import traitlets  # type: ignore[import-not-found]
+        import anywidget
+        import traitlets
     except ImportError:
         raise ClearheadError('Widgets need anywidget: pip install "clearhead[notebook]"') from None
 
+    kind = finding.kind
+
     class FindingWidget(anywidget.AnyWidget):
-        _esm = module(finding.kind)
+        _esm = module(kind)
         _css = (WEB / "style.css").read_text(encoding="utf-8")
         finding = traitlets.Dict().tag(sync=True)
         state = traitlets.Dict().tag(sync=True)

@@ -36,6 +36,10 @@ def _random_gpt2(task: str | None) -> tuple[Model, Tokenizer]:
 
 
 _CARDS = (
+    Card("stories", "gpt2", "a small GPT-2 that writes like an old children's book (43 M parameters)"),
+    Card("bert-mini", "bert", "a small BERT, as published: masked words and next sentence (7 M parameters, books)"),
+    Card("sentiment", "bert", "bert-mini, fine-tuned: is a sentence about a film kind or not (SST-2)"),
+    Card("intents", "bert", "bert-mini, fine-tuned: which of 77 things a bank's customer wants (banking77)"),
     Card("translate-en-de", "transformer", "the 2017 Transformer, small: English captions to German (Multi30k)"),
     Card("translate-en-fr", "transformer", "the same to French (Multi30k)"),
     Card("translate-en-zh", "transformer", "the same for short everyday sentences to Chinese (Tatoeba)"),

@@ -74,6 +74,17 @@ def test_examples_on_disk_depend_on_the_labels():
     assert made().identity() != made(labels=["good", "bad"]).identity()
 
 
+def test_numbers_are_places_among_given_names():
+    """SST-2 says 0 and 1; its model says negative and positive."""
+    numbered = [record | {"label": n} for record, n in zip(RECORDS, ("1", 0, 1.0), strict=True)]
+    objective = made(numbered, labels=["negative", "positive"])
+    assert [int(e["label"]) for e in encoded(objective, numbered)] == [1, 0, 1]
+    with pytest.raises(InputError, match="label '2'"):
+        encoded(objective, [RECORDS[0] | {"label": 2}])
+    with pytest.raises(InputError, match="label '1'"):  # names that are numbers stand for themselves
+        encoded(made(labels=["2", "3"]), [RECORDS[0] | {"label": 1}])
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [

@@ -171,7 +171,7 @@ def test_a_last_block_without_words_counts_for_nothing():
     objective = PermutationLM(TOK, 48)
     batch = batch_of(objective, [{"input_ids": np.array([SEP])}])
     sums = objective.measure(model_of("xlnet", TOK, "permutation-lm"), batch)
-    assert sums == {"loss": 0.0, "loss.count": 0, "target_hits": 0}
+    assert sums == {"loss": 0.0, "loss.count": 0, "target_hits": 0, "target.count": 0}
 
 
 def test_what_is_refused():

@@ -194,3 +194,19 @@ def test_it_is_learned(name):
         for first, last, e in zip(out.start_logits, out.end_logits, examples, strict=True)
     )
     assert told["exact_positions"] == right / len(examples)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_the_loss_does_not_depend_on_padding(name):
+    """An example counts the same alone and beside a longer one, so that a batch may be cut in any parts."""
+    tok = bpe() if name == "gpt2" else wordpiece()
+    objective = QuestionAnswering(tok, 60)
+    examples = encoded(objective, [record("a dog", context=CONTEXT[:40]), record("berlin"), record("the cat")])
+    assert len({len(e["input_ids"]) for e in examples}) > 1
+    model = objective.trained(small(name, objective.task, tok, **objective.configure({}))).eval()
+    with torch.no_grad():
+        alone = [objective.losses(model, objective.collate([e]))["loss"] for e in examples]
+        together = objective.losses(model, objective.collate(examples))["loss"]
+    torch.testing.assert_close(together, torch.stack(alone).mean(), rtol=1e-5, atol=1e-6)
+    sums = objective.measure(model, objective.collate(examples))
+    assert sums["loss"] == pytest.approx(float(sum(alone)), rel=1e-5)

@@ -131,9 +131,7 @@ class Objective:
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         """Sums over a batch of held-out data: they are added up over batches and devices, then given to `report`."""
-        losses = self.losses(model, batch)
-        sums = {name: float(loss) * n if (n := batch.counts[name]) else 0.0 for name, loss in losses.items()}
-        return sums | {f"{name}.count": batch.counts[name] for name in losses}
+        return term_sums(self.losses(model, batch), batch)
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """What a person wants to read, from the sums of `measure`. The first is what the best checkpoint is chosen by
@@ -142,9 +140,25 @@ class Objective:
         total = sum(self.factors[name] * value for name, value in terms.items())
         return {"loss": total} | ({} if list(terms) == ["loss"] else terms)
 
+    @classmethod
+    def check_examination(cls, options: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+        """An error where `examine` cannot do what is asked: it is told before the first step, not after the last.
+
+        said   the options of the objective itself
+        """
+        if options:
+            raise InputError(f"{cls.name} is examined in one way only: leave {', '.join(options)} out.")
+
     def examine(self, pipe: Pipeline, records: Iterator[Record], **options: Any) -> dict[str, float]:
         """Once, at the end: measures that need the finished model as a user has it (what it writes, BLEU)."""
         return {}
+
+
+def term_sums(terms: Mapping[str, Tensor], batch: Batch) -> dict[str, float]:
+    """Means of terms as sums that can be added up over batches; 0 where nothing was counted, as in a last block that
+    holds one token."""
+    sums = {name: float(value) * n if (n := batch.counts[name]) else 0.0 for name, value in terms.items()}
+    return sums | {f"{name}.count": float(batch.counts[name]) for name in terms}
 
 
 def check_columns(objective: Objective | type[Objective], record: Record) -> None:

@@ -23,7 +23,6 @@ from clearhead.train.objectives.running_text import (
     pad_id,
     special_id,
     special_table,
-    total,
 )
 
 
@@ -90,9 +89,7 @@ class CausalLM(RunningText):
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        count = batch.counts["loss"]
-        sums = {"loss": total(self.losses(model, batch)["loss"], count), "loss.count": count}
-        return sums | ({"bytes": batch.extra["bytes"]} if "bytes" in batch.extra else {})
+        return super().measure(model, batch) | ({"bytes": batch.extra["bytes"]} if "bytes" in batch.extra else {})
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """The loss in nats per token; perplexity; and bits per byte of text, where tokens are bytes."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Record
-from clearhead.train.objectives.texts import Labels, TextObjective, list_of, number_of, term_sums, text_of
+from clearhead.train.objectives.base import Batch, Example, Record, term_sums
+from clearhead.train.objectives.texts import Labels, TextObjective, list_of, number_of, text_of
 
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
 

@@ -23,11 +23,10 @@ from clearhead.models.heads import Given, language_loss
 from clearhead.models.model import StackModel
 from clearhead.models.output import Output
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example
+from clearhead.train.objectives.base import Batch, Example, term_sums
 from clearhead.train.objectives.classification import Classification, Problem
 from clearhead.train.objectives.masked import MaskedLM
-from clearhead.train.objectives.running_text import counted, hits
-from clearhead.train.objectives.texts import has_segments, term_sums
+from clearhead.train.objectives.texts import has_segments
 
 
 def soft_targets(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -150,9 +149,7 @@ class Distillation(Taught, MaskedLM):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         terms, logits = self._terms(model, batch)
-        labels = batch.inputs["labels"]
-        found = {"masked_hits": float(hits(logits, labels)), "loss.count": float(counted(labels))}
-        return term_sums(terms, batch) | found
+        return term_sums(terms, batch) | self.judge(logits, batch.inputs["labels"])
 
 
 class ClassificationDistillation(Taught, Classification):
@@ -214,17 +211,18 @@ class ClassificationDistillation(Taught, Classification):
         return term_sums(terms, batch) | self.judge(logits, batch.inputs["labels"])
 
 
-def student_of(teacher: Model, layers: int | Sequence[int]) -> Model:
+def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Model:
     """A student that begins as a part of its teacher: its embedding, its head, and some of its layers.
 
     layers   their numbers in the teacher, or how many: then they are spread evenly from the first to the last, for
-             half of twelve 0, 2, 4, 7, 9, 11 as published
+             half of twelve 0, 2, 4, 7, 9, 11 as published; by default half of them
 
     BERT's student is a DistilBERT (no segments, no pooler); other families stay what they are.
     """
     if not isinstance(teacher, StackModel):
         raise InputError("A student is made of a model with one stack, not of an encoder–decoder.")
     depth = teacher.config.num_hidden_layers
+    layers = (depth + 1) // 2 if layers is None else layers
     kept = _spread(depth, layers) if isinstance(layers, int) else list(layers)
     if not kept or any(not 0 <= n < depth for n in kept):
         raise InputError(f"The teacher has layers 0 to {depth - 1}; the student cannot be made of {kept}.")
@@ -233,7 +231,7 @@ def student_of(teacher: Model, layers: int | Sequence[int]) -> Model:
     values = {name: getattr(teacher.config, name) for name in names - {"also_stored"}}
     config = made.config(**values | {"num_hidden_layers": len(kept)})
     task = "masked-lm" if teacher.task == "pretraining" else teacher.task
-    student = made.make(config, task)
+    student = made.make(config, task, teacher.device)
     known = teacher.state_dict()
 
     def there(name: str) -> str:
@@ -245,7 +243,7 @@ def student_of(teacher: Model, layers: int | Sequence[int]) -> Model:
         name: known[there(name)] for name in own if there(name) in known and known[there(name)].shape == own[name].shape
     }
     student.load_state_dict(same, strict=False)
-    return student.to(device=teacher.device, dtype=teacher.dtype)
+    return student.to(dtype=teacher.dtype)
 
 
 def _spread(depth: int, count: int) -> list[int]:

@@ -24,10 +24,10 @@ from clearhead.models import Model, Output
 from clearhead.models.heads import ChoiceHead, Given, LanguageHead, language_loss, sequence_loss
 from clearhead.models.model import StackModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, Record, mask_of, padded
+from clearhead.train.objectives.base import IGNORED, Batch, Example, Record, mask_of, padded, term_sums
 from clearhead.train.objectives.classification import Classification, Problem
 from clearhead.train.objectives.multiple_choice import choice_example, choice_rows, read_choices, without_missing
-from clearhead.train.objectives.texts import TextObjective, grow_vocabulary, term_sums, text_of
+from clearhead.train.objectives.texts import TextObjective, grow_vocabulary, text_of
 
 START, DELIMITER, EXTRACT = "_start_", "_delimiter_", "_classify_"
 

@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from tokenizers import models
-from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
 from clearhead.text.readable import BYTE_OF, is_byte_level
 from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
 from clearhead.train.objectives.running_text import (
-    RunningText,
+    GuessedWords,
     around,
     check_room,
     counted,
-    hits,
     pad_id,
     special_id,
     special_table,
-    total,
 )
 
 _SPACE = "▁"  # how SentencePiece writes the space before a word
@@ -128,7 +124,7 @@ def drawn_size(sums: list[float], draw: float) -> int:
     return 1 + bisect_right(sums, draw * sums[-1], hi=len(sums) - 1)
 
 
-class MaskedLM(RunningText):
+class MaskedLM(GuessedWords):
     """15 % of the tokens are chosen: of these 80 % become [MASK], 10 % another token, 10 % stay; all are guessed.
 
     whole_word    the pieces of a word are chosen together
@@ -141,6 +137,7 @@ class MaskedLM(RunningText):
 
     name = "masked-lm"
     task = "masked-lm"
+    guessed = "masked"
     named = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}  # RoBERTa's
 
     def __init__(
@@ -176,16 +173,6 @@ class MaskedLM(RunningText):
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         return words_batch(examples, pad_id(self.tokenizer))
-
-    @torch.no_grad()
-    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        out = model(**self.given(batch))
-        count = batch.counts["loss"]
-        found = hits(out.logits, batch.inputs["labels"])
-        return {"loss": total(out.loss, count), "loss.count": count, "masked_hits": found}
-
-    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return super().report(sums) | {"masked_accuracy": sums["masked_hits"] / max(sums["loss.count"], 1)}
 
 
 def words_batch(examples: Sequence[Example], pad: int) -> Batch:

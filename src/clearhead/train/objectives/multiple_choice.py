@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.models.heads import ChoiceHead
-from clearhead.train.objectives.base import Batch, Example, Record
-from clearhead.train.objectives.texts import TextObjective, list_of, place, term_sums, text_of
+from clearhead.train.objectives.base import Batch, Example, Record, term_sums
+from clearhead.train.objectives.texts import TextObjective, list_of, place, text_of
 
 
 class MultipleChoice(TextObjective):

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from tokenizers import processors
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
 from clearhead.train.objectives.masked import drawn_size, one_over_n, word_begins
-from clearhead.train.objectives.running_text import (
-    RunningText,
-    around,
-    check_room,
-    counted,
-    hits,
-    pad_id,
-    special_table,
-    total,
-)
+from clearhead.train.objectives.running_text import GuessedWords, around, check_room, counted, pad_id, special_table
 
 
-class PermutationLM(RunningText):
+class PermutationLM(GuessedWords):
     """One token in K is guessed: the last ones of a random order. The rest is context, which all see.
 
     Targets are spans of 1 to `longest` tokens (n of them with p(n) ∝ 1/n), each in a context of `alpha` times as many;
@@ -41,6 +32,7 @@ class PermutationLM(RunningText):
 
     name = "permutation-lm"
     task = "permutation-lm"
+    guessed = "target"
     named = {"pad_token": "<pad>", "cls_token": "<cls>", "sep_token": "<sep>"}
 
     def __init__(
@@ -139,16 +131,6 @@ class PermutationLM(RunningText):
         order, reach = inputs.pop("order"), inputs.pop("reach")
         # Query i must not see key j if j comes later, or is i itself and a target. The context is there before all.
         return inputs | {"perm_mask": reach[:, :, None] <= order[:, None, :]}  # (batch, query, key)
-
-    @torch.no_grad()
-    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        out = model(**self.given(batch))
-        count = batch.counts["loss"]
-        found = hits(out.logits, batch.inputs["labels"])
-        return {"loss": total(out.loss, count), "loss.count": count, "target_hits": found}
-
-    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return super().report(sums) | {"target_accuracy": sums["target_hits"] / max(sums["loss.count"], 1)}
 
 
 def _reach(example: Example) -> np.ndarray:

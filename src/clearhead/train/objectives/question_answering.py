@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
+from clearhead.models.heads import span_loss
 from clearhead.text import Encoding, Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Record
-from clearhead.train.objectives.texts import TextObjective, has_segments, place, term_sums, text_of
+from clearhead.train.objectives.base import Batch, Example, Record, term_sums
+from clearhead.train.objectives.texts import TextObjective, has_segments, place, text_of
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -141,14 +142,29 @@ class QuestionAnswering(TextObjective):
         inputs["end_positions"] = torch.tensor([int(e["end"]) for e in examples]) + moved
         return Batch(inputs, {"loss": len(examples)}, int(inputs["attention_mask"].sum()))
 
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"loss": self._loss(*self._scores(model, batch), batch)}
+
+    def _scores(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The scores of starts and ends, each (batch, time). Padding has none: how much of it there is must not count.
+
+        The model's own loss lets padding compete with the text, as the published code does."""
+        out = model(**{name: t for name, t in self.given(batch).items() if not name.endswith("_positions")})
+        hidden = batch.inputs["attention_mask"] == 0
+        return out.start_logits.masked_fill(hidden, -torch.inf), out.end_logits.masked_fill(hidden, -torch.inf)
+
+    @staticmethod
+    def _loss(first: Tensor, last: Tensor, batch: Batch) -> Tensor:
+        found = span_loss(first, last, batch.inputs["start_positions"], batch.inputs["end_positions"])
+        assert found is not None
+        return found
+
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        out, hidden = model(**self.given(batch)), batch.inputs["attention_mask"] == 0
-        first, last = (
-            scores.masked_fill(hidden, -torch.inf).argmax(1) for scores in (out.start_logits, out.end_logits)
-        )
-        right = (first == batch.inputs["start_positions"]) & (last == batch.inputs["end_positions"])
-        return term_sums({"loss": out.loss}, batch) | {"right": float(right.sum())}
+        first, last = self._scores(model, batch)
+        starts, ends = batch.inputs["start_positions"], batch.inputs["end_positions"]
+        right = (first.argmax(1) == starts) & (last.argmax(1) == ends)
+        return term_sums({"loss": self._loss(first, last, batch)}, batch) | {"right": float(right.sum())}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         return super().report(sums) | {"exact_positions": sums["right"] / max(sums["loss.count"], 1)}
@@ -156,8 +172,7 @@ class QuestionAnswering(TextObjective):
     @torch.no_grad()
     def examine(self, pipe: Pipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
         """Exact match and F1 in percent, as SQuAD's own script has them: the best over the answers that are right."""
-        if options:
-            raise InputError(f"Answers are not looked for in different ways: leave {', '.join(options)} out.")
+        self.check_examination(options, {})
         pairs = [(self.answers(record), record) for record in records]
         if not pairs:
             raise InputError("There is nothing to answer: the examination has no records.")
@@ -183,10 +198,8 @@ class QuestionAnswering(TextObjective):
         for start in range(0, len(windows), 16):
             some = windows[start : start + 16]
             batch = self.collate([window.example | {"start": 0, "end": 0} for window in some]).to(model.device)
-            out = model(**{n: t for n, t in self.given(batch).items() if not n.endswith("_positions")})
-            for window, real, first, last in zip(
-                some, batch.inputs["attention_mask"].bool(), out.start_logits, out.end_logits, strict=True
-            ):
+            there = batch.inputs["attention_mask"].bool()
+            for window, real, first, last in zip(some, there, *self._scores(model, batch), strict=True):
                 first, last = first[real].float().cpu(), last[real].float().cpu()
                 refusal = min(refusal, float(first[window.cls] + last[window.cls]))
                 score, begin, end = self._best(first, last, window)

@@ -15,9 +15,9 @@ from clearhead.models import Config, Model
 from clearhead.models.heads import Given, ReplacedHead
 from clearhead.models.model import StackModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example
+from clearhead.train.objectives.base import IGNORED, Batch, Example, term_sums
 from clearhead.train.objectives.masked import MaskedLM, words_batch
-from clearhead.train.objectives.running_text import pad_id, total
+from clearhead.train.objectives.running_text import GuessedWords, pad_id
 
 
 class ReplacedTokens(MaskedLM):
@@ -85,13 +85,13 @@ class ReplacedTokens(MaskedLM):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         out = model(**batch.inputs)
-        sums = {name: total(out[name], batch.counts[name]) for name in self.factors}
-        sums |= {f"{name}.count": batch.counts[name] for name in self.factors}
-        return sums | {name: float(out[name]) for name in ("masked_hits", "replaced", "found", "accused")}
+        return term_sums({name: out[name] for name in self.factors}, batch) | {
+            name: float(out[name]) for name in ("masked_hits", "replaced", "found", "accused")
+        }
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Of the replaced tokens, how many were found; of those taken for replaced, how many were."""
-        return super(MaskedLM, self).report(sums) | {
+        return super(GuessedWords, self).report(sums) | {
             "masked_accuracy": sums["masked_hits"] / max(sums["generator.count"], 1),
             "recall": sums["found"] / max(sums["replaced"], 1),
             "precision": sums["found"] / max(sums["accused"], 1),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Example, Objective, Record, check_columns
+from clearhead.train.objectives.base import IGNORED, Batch, Example, Objective, Record, check_columns, term_sums
 from clearhead.train.objectives.texts import text_of
 
 
@@ -42,6 +43,27 @@ class RunningText(Objective):
         rows = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         ends = [() if record.get("unfinished") else self.closing for record in records]
         return [[{"input_ids": np.asarray([*row, *end])}] if row else [] for row, end in zip(rows, ends, strict=True)]
+
+
+class GuessedWords(RunningText):
+    """Some of the words are to be guessed, and it is counted how many are.
+
+    guessed   what they are called in a report
+    """
+
+    guessed: ClassVar[str]
+
+    @torch.no_grad()
+    def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
+        out = model(**self.given(batch))
+        return term_sums({"loss": out.loss}, batch) | self.judge(out.logits, batch.inputs["labels"])
+
+    def judge(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
+        return {f"{self.guessed}_hits": hits(logits, labels), f"{self.guessed}.count": counted(labels)}
+
+    def report(self, sums: Mapping[str, float]) -> dict[str, float]:
+        share = sums[f"{self.guessed}_hits"] / max(sums[f"{self.guessed}.count"], 1)
+        return super().report(sums) | {f"{self.guessed}_accuracy": share}
 
 
 def document_of(objective: Objective, record: Record) -> str:
@@ -91,8 +113,3 @@ def counted(labels: Tensor) -> int:
 def hits(logits: Tensor, labels: Tensor) -> int:
     """How many labels have the highest score; those left out equal no prediction."""
     return int((logits.argmax(-1) == labels).sum())
-
-
-def total(mean: Tensor, count: int) -> float:
-    """The sum behind a mean; 0 where nothing was counted, as in a last block that holds one token."""
-    return float(mean) * count if count else 0.0

@@ -18,9 +18,9 @@ from clearhead.models import Model
 from clearhead.models.model import StackModel
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Record
+from clearhead.train.objectives.base import Batch, Example, Record, term_sums
 from clearhead.train.objectives.classification import accuracy_and_f1, class_sums, pearson, pearson_sums
-from clearhead.train.objectives.texts import Labels, TextObjective, number_of, place, term_sums, text_of
+from clearhead.train.objectives.texts import Labels, TextObjective, number_of, place, text_of
 
 SIDES = ("a", "b", "c")
 

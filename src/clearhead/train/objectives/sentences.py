@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Output
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Objective, Record, padded
+from clearhead.train.objectives.base import Batch, Example, Objective, Record, padded, term_sums
 from clearhead.train.objectives.masked import Masking, words_batch
-from clearhead.train.objectives.running_text import around, check_room, document_of, hits, pad_id, total
+from clearhead.train.objectives.running_text import around, check_room, document_of, hits, pad_id
 
 # Latin sentences end before a space; Chinese and Japanese ones anywhere. What comes after the end is the next one's.
 _END = re.compile(
@@ -137,10 +137,7 @@ class TwoSegments(Objective):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         out = model(**batch.inputs)
-        losses = self._terms(out, batch)
-        sums = {name: total(loss, batch.counts[name]) for name, loss in losses.items()}
-        sums |= {f"{name}.count": batch.counts[name] for name in losses}
-        return sums | {
+        return term_sums(self._terms(out, batch), batch) | {
             "masked_hits": hits(out.logits, batch.inputs["labels"]),
             "answer_hits": hits(out.seq_relationship_logits, batch.inputs["next_sentence_label"]),
         }

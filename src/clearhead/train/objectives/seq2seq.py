@@ -6,6 +6,7 @@ over *all* words, the right one too. It acts in training only; what is measured 
 
 from __future__ import annotations
 
+import inspect
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from torch import nn
 
 from clearhead.errors import InputError
+from clearhead.generate.options import Options
 from clearhead.models import Model
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import IGNORED, Batch, Example, Objective, Record, check_columns, mask_of, padded
@@ -75,6 +77,14 @@ class TextToText(Objective):
         """What the model is asked with."""
         return source
 
+    @classmethod
+    def check_examination(cls, options: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+        if "num_return_sequences" in options:
+            raise InputError("The test is answered once: leave num_return_sequences out.")
+        beams = said.get("beams", inspect.signature(cls).parameters["beams"].default)
+        languages = ("src_lang", "tgt_lang")  # are the tokenizer's business
+        Options.from_keywords(_asked(beams, {name: v for name, v in options.items() if name not in languages}))
+
     def examine(self, pipe: Pipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
         """BLEU (sacrebleu) of what the model writes for each source, by beam search."""
         try:
@@ -88,7 +98,7 @@ class TextToText(Objective):
             check_columns(self, record)
         if not told:
             raise InputError("There is nothing to translate: the examination has no records.")
-        asked = {"num_beams": self.beams, "max_new_tokens": self.answer_length, "do_sample": False, **options}
+        asked = _asked(self.beams, {"max_new_tokens": self.answer_length, **options})
         written = []
         order = sorted(range(len(told)), key=lambda n: len(told[n]["source"]))  # texts of a length share a batch
         for start in range(0, len(order), 32):
@@ -107,7 +117,8 @@ class Seq2Seq(TextToText):
     The source is encoded as `Pipeline.generate` will encode it; the target by the tokenizer's `target`. The model
     shifts the labels itself, from its start token on.
 
-    source_tokenizer   for a source with a vocabulary of its own
+    source_tokenizer   for a source with a vocabulary of its own (in a recipe: where it is); by default what came with
+                       the checkpoint
     target_length      the longest target; by default `length`, like the source
     """
 
@@ -252,6 +263,11 @@ class PromptedLM(TextToText):
     def trained(self, model: Model) -> nn.Module:
         grow_vocabulary(model, self.tokenizer)
         return super().trained(model)
+
+
+def _asked(beams: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """How the test is answered: by beam search, unless the options say otherwise."""
+    return {"num_beams": beams, "do_sample": False, **options}
 
 
 def _end_of(tokenizer: Tokenizer) -> int:

@@ -11,8 +11,8 @@ from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, Record
-from clearhead.train.objectives.texts import Labels, TextObjective, list_of, place, term_sums
+from clearhead.train.objectives.base import IGNORED, Batch, Example, Record, term_sums
+from clearhead.train.objectives.texts import Labels, TextObjective, list_of, place
 
 OUTSIDE = "O"
 SUMS = ("words", "right", "names", "found", "true")  # what precision, recall and accuracy are made of

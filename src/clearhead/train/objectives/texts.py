@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,7 @@ class Labels:
     """Names of classes and their numbers: learned from the training data, or given in the order they should have.
 
     A whole number is named by its digits. Names are in alphabetical order; if all are whole numbers, in theirs.
+    Where none of the names is a number, data may say 0, 1, … instead: the place in the list.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -96,6 +97,8 @@ class Labels:
 
     def number(self, record: Record, column: str, value: Any) -> int:
         name = self.name(record, column, value)
+        if name.isdecimal() and int(name) < len(self) and not any(map(_is_whole, self.names)):
+            return int(name)
         if name not in self._numbers:
             some = ", ".join(self.names[:20]) + (", …" if len(self.names) > 20 else "")
             raise InputError(
@@ -175,12 +178,6 @@ def has_segments(model: Model) -> bool:
     return isinstance(model, RecurrentModel) or (
         isinstance(model, StackModel) and model.stack.embed.segments is not None
     )
-
-
-def term_sums(terms: Mapping[str, Tensor], batch: Batch) -> dict[str, float]:
-    """Means of terms as sums that can be added up over batches: what `measure` gives."""
-    sums = {name: float(value) * n if (n := batch.counts[name]) else 0.0 for name, value in terms.items()}
-    return sums | {f"{name}.count": float(batch.counts[name]) for name in terms}
 
 
 def grow_vocabulary(model: Model, tokenizer: Tokenizer) -> None:

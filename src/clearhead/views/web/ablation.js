@@ -6,6 +6,7 @@ import { ranked } from "./guesses.js";
 import { heatmap } from "./heatmap.js";
 import * as scale from "./scale.js";
 import { chips } from "./tokens.js";
+import { measured } from "./words.js";
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
@@ -13,7 +14,7 @@ const view = {
   /** layer, head: the pinned head (its place in the finding) */
   start: () => ({ layer: null, head: null }),
   title: (c) => c.words("ablation_title"),
-  reading: (c) => c.words(scale.extent(c.finding.effect)[0] < 0 ? "ablation_reading_signed" : "ablation_reading", { what: c.finding.what }),
+  reading: (c) => c.words(scale.extent(c.finding.effect)[0] < 0 ? "ablation_reading_signed" : "ablation_reading", { what: measured(c.lang, c.finding.what) }),
   body(c, box) {
     const { layers, heads, effect, tokens, what, strongest, position } = c.finding;
     const colour = effectColour(c, effect);
@@ -26,7 +27,7 @@ const view = {
       picked: { row: c.state.layer, column: c.state.head }, pick: (r, k) => c.set(c.state.layer === r && c.state.head === k ? { layer: null, head: null } : { layer: r, head: k }), release: () => c.set({ layer: null, head: null }),
     });
     const lists = answers.map(([name, list]) => el("div", {}, el("p", { class: "ch-name" }, name), ranked(c, list.slice(0, 6))));
-    box.append(el("div", { class: "ch-columns ch-part", style: { "grid-template-columns": beside ? "max-content minmax(0, 1fr)" : "minmax(0, 1fr)" } }, el("div", {}, cells, colour.legend(what)), lists.length ? el("div", { style: { display: "grid", gap: "1rem" } }, lists) : ""));
+    box.append(el("div", { class: "ch-columns ch-part", style: { "grid-template-columns": beside ? "max-content minmax(0, 1fr)" : "minmax(0, 1fr)" } }, el("div", {}, cells, colour.legend(measured(c.lang, what))), lists.length ? el("div", { style: { display: "grid", gap: "1rem" } }, lists) : ""));
   },
   *table(found) {
     yield ["layer", "head", "effect"];
@@ -37,7 +38,7 @@ const view = {
 /** One-sided ink where nothing is below zero, else two sides with paper at zero; and the legend for it. */
 export function effectColour(c, rows) {
   const [low, high] = scale.extent(rows);
-  const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
+  const most = Math.max(Math.abs(low), Math.abs(high), c.options.mostEffect ?? 0) || 1;
   if (low >= 0) return { most, of: (value) => scale.ink(c, "accent", (value || 0) / most), legend: (title) => scale.legend(title, scale.steps(9, (t) => scale.ink(c, "accent", t)), ["0", scale.number(most)]) };
   return { most, of: (value) => scale.signed(c, (value || 0) / most), legend: (title) => scale.legend(title, scale.steps(9, (t) => scale.signed(c, t), -1, 1), [scale.number(-most), "0", scale.number(most)]) };
 }

@@ -8,6 +8,7 @@ import { joins, plain, short, textOf, visible } from "./tokens.js";
 
 const LINES = 700; // the strongest lines of a head that are drawn while nothing is chosen
 const LEAST = 0.004; // a weight that would not be seen
+const NUMBERED = 40; // the strongest links of a token that carry their number
 const SUMMARIES = ["entropy", "distance", "to_previous", "to_separator", "to_same", "induction"];
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
@@ -28,12 +29,14 @@ const view = {
   reading: (c) => c.words(`attention_reading_${c.state.view}`),
   controls(c) {
     const { layer, view: how } = c.state;
+    // Of two stacks there are three attentions; a finding holds one, and whoever shows it can fetch another.
+    const sides = c.finding.side !== "self" && c.options.onSide ? [c.group(c.words("attention_side"), c.finding.side, ["encoder", "decoder", "cross"].map((key) => [key, c.words(`side_${key}`)]), (key) => c.options.onSide(key))] : [];
     const views = c.group(c.words("view"), how, ["lines", "matrix", "all"].map((key) => [key, c.words(`attention_view_${key}`)]), (key) => c.set({ view: key }));
     if (how === "all") {
       const known = SUMMARIES.filter((name) => scale.isNumber(c.finding.summaries?.[0]?.[name]));
-      return [views, known.length && c.choice(c.words("sort"), c.state.sort, ["layer", ...known].map((key) => [key, c.words(`head_${key}`)]), (sort) => c.set({ sort }))].filter(Boolean);
+      return [...sides, views, known.length && c.choice(c.words("sort"), c.state.sort, ["layer", ...known].map((key) => [key, c.words(`head_${key}`)]), (sort) => c.set({ sort }))].filter(Boolean);
     }
-    return [views, c.choice(c.words("layer"), layer, [...c.finding.layers].reverse().map((n) => [n, n]), (n) => c.set({ layer: Number(n) })), headButtons(c)];
+    return [...sides, views, c.choice(c.words("layer"), layer, [...c.finding.layers].reverse().map((n) => [n, n]), (n) => c.set({ layer: Number(n) })), headButtons(c)];
   },
   body(c, box) {
     ({ lines, matrix, all })[c.state.view](c, box);
@@ -54,13 +57,13 @@ const elsewhere = (found, q, k) => found.side === "cross" || (k !== q && k !== q
 /** A head that has something to show: sharp, and not only for the first token, a separator or the one before. */
 function tellingHead(found) {
   let best = { layer: found.layers[0], head: found.heads[0], rows: found.weights[0][0], score: -1 };
+  const counts = found.keys.map((key) => key.word !== null), cross = found.side === "cross"; // millions of weights: looked up once
   for (const [l, layer] of found.layers.entries()) {
     for (const [h, rows] of found.weights[l].entries()) {
       let score = 0;
       for (let q = 2; q < rows.length; q++) {
-        for (let k = 1; k < rows[q].length; k++) {
-          if (elsewhere(found, q, k) && found.keys[k].word !== null) score += rows[q][k] ** 2;
-        }
+        const row = rows[q];
+        for (let k = 1; k < row.length; k++) if (counts[k] && (cross || (k !== q && k !== q - 1))) score += row[k] * row[k];
       }
       if (score > best.score) best = { layer, head: found.heads[h], rows, score };
     }
@@ -91,12 +94,13 @@ function headButtons(c) {
   const buttons = heads.map((h) => {
     const on = c.state.heads.includes(h);
     const button = el("button", { type: "button", "data-at": `head${h}`, "aria-pressed": String(on), "aria-label": c.words("head_n", { n: h }),
-      style: { "--hue": scale.css(scale.head(c, h)) }, onclick: (event) => choose(h, event.shiftKey || event.ctrlKey || event.metaKey) }, String(h));
+      style: { "--hue": scale.css(scale.head(c, h)), "--on": scale.css(scale.onTop(c, scale.head(c, h))) }, onclick: (event) => choose(h, event.shiftKey || event.ctrlKey || event.metaKey) }, String(h));
     return c.tells(button, () => headWords(c, c.state.layer, h));
   });
   const choose = (h, more) => {
     const rest = c.state.heads.filter((n) => n !== h);
     c.set({ heads: more && c.state.view === "lines" ? (rest.length === c.state.heads.length ? [...rest, h].sort((a, b) => a - b) : rest.length ? rest : [h]) : [h] });
+    c.options.onHead?.({ layer: Number(c.state.layer), head: h });
   };
   rove(buttons, { start: heads.indexOf(c.state.heads[0]), pick: (n) => choose(heads[n], false), other: (press, n) => press === "+" && (choose(heads[n], true), true) });
   return el("span", { class: "ch-heads", role: "group", "aria-label": c.words("heads") }, el("span", { style: { "align-self": "center", "margin-right": ".4rem" } }, c.words("head")), buttons);
@@ -164,7 +168,7 @@ function joined(c, box, room, heads) {
     const hit = svg("rect", { class: "ch-hit", x: side === "q" ? 0 : r, y: y(n) - pitch / 2, width: wide, height: pitch, rx: 3 });
     const joint = joins(list, n) && svg("line", { x1: side === "q" ? l + 1 : r - 1, x2: side === "q" ? l + 1 : r - 1, y1: y(n - 1), y2: y(n), stroke: "var(--soft)", "stroke-width": 1.5 });
     const size = pitch < 18 ? "font-size: 12px" : undefined;
-    const text = svg("text", { x, y: y(n) + 4.5, "text-anchor": side === "q" ? "end" : "start", style: size, "fill-opacity": token.word === null ? 0.65 : null }, short(visible(textOf(token)), Math.floor((wide - 12) / letter)));
+    const text = svg("text", { x, y: y(n) + 4.5, "text-anchor": side === "q" ? "end" : "start", style: size, class: token.word === null ? "ch-aside" : null }, short(visible(textOf(token)), Math.floor((wide - 12) / letter)));
     const pinned = side === "q" ? c.state.token === n : c.state.token === null && c.state.key === n;
     return svg("g", { class: `ch-row${pinned ? " ch-pinned" : ""}`, "data-at": `${side}${n}`, role: "button", "aria-label": visible(textOf(token)) }, hit, joint, text);
   };
@@ -177,23 +181,23 @@ function joined(c, box, room, heads) {
     const none = q === null && k === null;
     still.classList.toggle("ch-quiet", !none);
     rows.classList.toggle("ch-faded", !none);
-    live.replaceChildren();
-    shares.replaceChildren();
-    if (none) return;
-    const list = q !== null ? keys : tokens;
+    const [drawn, numbers] = [[], []]; // put in all at once
+    const list = none ? [] : q !== null ? keys : tokens;
+    const told = list.map((_, n) => Math.max(...heads.map((h) => (q !== null ? weightsOf(c, h)[q][n] : weightsOf(c, h)[n]?.[k]) || 0)));
+    const least = Math.max(LEAST, [...told].sort((a, b) => b - a)[NUMBERED] ?? 0);
     list.forEach((_, n) => {
-      let lift = 0;
       for (const [order, h] of heads.entries()) {
         const weight = q !== null ? weightsOf(c, h)[q][n] : weightsOf(c, h)[n]?.[k];
         if (!(weight > LEAST)) continue;
-        live.append(path(h, q ?? n, q !== null ? n : k, weight));
+        drawn.push(path(h, q ?? n, q !== null ? n : k, weight));
         (q !== null ? right : left)[n].classList.toggle("ch-lit", weight > 0.1 || (q !== null ? right : left)[n].classList.contains("ch-lit"));
         const thick = Math.min(9, (pitch - 6) / heads.length);
-        if (bars) shares.append(svg("rect", { x: room - bars, y: y(n) - (thick * heads.length) / 2 + order * thick, width: Math.max(1, weight * bars), height: Math.max(1.5, thick - 0.5), rx: 2, fill: scale.css(scale.head(c, h)), "fill-opacity": 0.85 }));
-        lift = Math.max(lift, weight);
+        if (bars) numbers.push(svg("rect", { x: room - bars, y: y(n) - (thick * heads.length) / 2 + order * thick, width: Math.max(1, weight * bars), height: Math.max(1.5, thick - 0.5), rx: 2, fill: scale.css(scale.head(c, h)), "fill-opacity": 0.85 }));
       }
-      if (lift > LEAST) shares.append(svg("text", { class: "ch-dim", x: room - bars - 8, y: y(n) + 4, "text-anchor": "end" }, scale.percent(lift, 1)));
+      if (told[n] > least) numbers.push(svg("text", { class: "ch-dim", x: room - bars - 8, y: y(n) + 4, "text-anchor": "end" }, scale.percent(told[n], 1)));
     });
+    live.replaceChildren(...drawn);
+    shares.replaceChildren(...numbers);
   };
   const rest = () => light(c.state.token, c.state.token === null ? c.state.key : null);
   const tell = (q, k, node) => c.tipAt(linesWords(c, q, k), node, true);
@@ -351,7 +355,7 @@ function all(c, box) {
   canvas.addEventListener("pointerleave", dim);
   canvas.addEventListener("blur", dim);
   canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible")) light(at, true); });
-  const pick = (tile) => c.set({ layer: tile.layer, heads: [tile.h] });
+  const pick = (tile) => { c.set({ layer: tile.layer, heads: [tile.h] }); c.options.onHead?.({ layer: tile.layer, head: tile.h }); };
   canvas.addEventListener("click", (event) => { const tile = under(event); if (tile) pick(tile); });
   canvas.addEventListener("dblclick", (event) => { const tile = under(event); if (tile) c.set({ view: "lines", layer: tile.layer, heads: [tile.h] }); });
   canvas.addEventListener("keydown", (event) => {
@@ -375,7 +379,8 @@ function thumbnail(rows, side, ramp) {
   return pixels(R, K, (r, k) => {
     let most = 0;
     for (let q = Math.floor(r * down); q < Math.floor((r + 1) * down); q++) {
-      for (let n = Math.floor(k * across); n < Math.floor((k + 1) * across); n++) if (rows[q][n] > most) most = rows[q][n];
+      const row = rows[q];
+      for (let n = Math.floor(k * across); n < Math.floor((k + 1) * across); n++) if (row[n] > most) most = row[n];
     }
     return ramp[Math.round(most * 63)];
   });

@@ -11,7 +11,8 @@ function fill(node, given, children) {
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (key === "style" && typeof value === "object") {
       for (const [name, set] of Object.entries(value)) node.style.setProperty(name, set);
-    } else node.setAttribute(key, value === true ? "" : value);
+    } else if (key === "style") node.style.cssText = value; // as an attribute, strict pages would forbid it
+    else node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return node;

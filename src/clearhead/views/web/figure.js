@@ -9,7 +9,11 @@ import { say } from "./words.js";
  *
  *  view      start(finding) → state, title(c), reading(c), body(c, box), and maybe controls(c), table(finding), says(c)
  *  options   lang ("en" | "zh"), theme ("light" | "dark" | nothing: the system's), state, onState(state),
- *            open (an address, or a function, that shows the figure alone)
+ *            open (an address, or a function, that shows the figure alone), page() → the HTML of a page of its own,
+ *            lab (the address of the figure in the studio's lab), title and read ({en, zh}: words of one's own)
+ *            Some views take more: onPick(token) next tokens, onHead({layer, head}) and onSide(side) attention,
+ *            onSettings({temperature, top_k, top_p}) sampling; mostChance, mostEffect: the end of the scale that two
+ *            figures side by side share
  *  Returns { update(options), state(), start, destroy() }; `start` is the state before anything was chosen.
  */
 export function figure(element, finding, options, view) {
@@ -24,7 +28,8 @@ export function figure(element, finding, options, view) {
   element.append(root);
 
   let given = {};
-  let state = { ...view.start?.(finding) };
+  const start = { ...view.start?.(finding) };
+  let state = { ...start };
   let width = 0;
   let probed = {};
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -34,6 +39,8 @@ export function figure(element, finding, options, view) {
     get lang() { return given.lang === "zh" ? "zh" : "en"; },
     get state() { return state; },
     get width() { return width; },
+    /** What whoever shows the figure gave, such as what to do when something is picked. */
+    get options() { return given; },
     words: (key, values) => say(c.lang, key, values),
     /** The state changes, the figure is redrawn, and whoever shows it is told. */
     set(change) {
@@ -97,9 +104,9 @@ export function figure(element, finding, options, view) {
     const theme = given.theme ?? element.closest("[data-theme]")?.dataset.theme ?? (system.matches ? "dark" : "light");
     if (root.dataset.theme !== theme) { root.dataset.theme = theme; probed = {}; }
     frame.tip.hidden = true;
-    frame.question.textContent = view.title(c);
+    frame.question.textContent = given.title?.[c.lang] ?? view.title(c);
     frame.model.textContent = finding.model ?? "";
-    frame.reading.textContent = view.reading(c);
+    frame.reading.textContent = given.read?.[c.lang] ?? view.reading(c);
     frame.controls.replaceChildren(...(view.controls?.(c) ?? []));
     frame.controls.hidden = !frame.controls.childNodes.length;
     const scrolled = frame.body.querySelector(".ch-scroll")?.scrollTop;
@@ -118,9 +125,11 @@ export function figure(element, finding, options, view) {
       ["copy_json", () => copy(json(finding))], ["save_json", () => keep(`${name}.json`, new Blob([json(finding)], { type: "application/json" }))],
     ];
     if (view.table) entries.push(["save_csv", () => keep(`${name}.csv`, new Blob([csv(view.table(finding))], { type: "text/csv" }))]);
+    if (given.page) entries.push(["save_page", async () => keep(`${name}.html`, new Blob([await given.page()], { type: "text/html" }))]);
+    if (given.lab) entries.push(["open_lab", () => window.open(given.lab, "_blank")]);
     if (given.open) entries.push(["open_alone", () => (typeof given.open === "function" ? given.open() : window.open(given.open, "_blank"))]);
     const list = el("div", { class: "ch-entries", role: "menu", hidden: true }, entries.map(([key, act]) =>
-      el("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: async () => { shut(); await act(); said(c.words(`${key}_done`)); } }, c.words(key))));
+      el("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: () => { shut(); Promise.resolve(act()).then(() => said(c.words(`${key}_done`)), (error) => said(error.message)); } }, c.words(key))));
     const button = el("button", { type: "button", class: "ch-more", "data-at": "menu", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": c.words("menu"), title: c.words("menu"), onclick: () => (list.hidden ? show() : shut()) }, "⋯");
     const show = () => { list.hidden = false; button.setAttribute("aria-expanded", "true"); list.firstChild.focus(); };
     const shut = () => { list.hidden = true; button.setAttribute("aria-expanded", "false"); };
@@ -162,7 +171,7 @@ export function figure(element, finding, options, view) {
   update(options);
   observer.observe(frame.body);
   return {
-    update, element: root, state: () => ({ ...state }), start: { ...view.start?.(finding) },
+    update, element: root, state: () => ({ ...state }), start,
     destroy() { observer.disconnect(); system.removeEventListener("change", onSystem); root.remove(); },
   };
 }

@@ -12,14 +12,14 @@ const TALLEST = 1100; // pixels of rows; more of them get lower, then the box sc
  *  tip(r, k)       exact words          seen(r, k)   while hovered or under the cursor; seen(null) after
  *  pick(r, k)      a click or Enter     picked       {row, column}: either may be null
  *  upward          the first row is the lowest, as layers are
- *  width, height   [least, most] pixels of a cell
+ *  width, height   [least, most] pixels of a cell; sparse: pixels between the names of columns, where there are many
  */
 export function heatmap(c, given) {
   const { rows, columns, colour, text, tip, seen, pick, release, picked, upward = false, label, name = "cells" } = given;
   const [R, K] = [rows.length, columns.length];
   const bare = given.bare ?? false;
   const most = given.room ?? c.width;
-  const rowRoom = bare ? 0 : Math.min(Math.max(...rows.map((row) => [...row].length), 2) * LETTER + 12, most * 0.32, 190);
+  const rowRoom = bare ? 0 : Math.min(Math.max(...rows.map(letterWidths), 2) * LETTER + 12, most * 0.32, 190);
   const letters = Math.floor((rowRoom - 10) / LETTER);
   const [least, largest] = given.width ?? [3, 30];
   const wide = Math.max(least, Math.min(largest, (most - rowRoom - 2) / K));
@@ -38,7 +38,7 @@ export function heatmap(c, given) {
   const canvas = el("canvas", { class: "ch-cells", tabindex: "0", role: "img", "aria-label": label ?? "", "data-at": name, style: { left: `${rowRoom}px`, top: `${top}px`, width: `${wide * K}px`, height: `${tall * R}px` } });
   paint(c, canvas, { R, K, wide, tall, upward, colour, text });
   const rowLabels = bare ? [] : every(R, tall, 13).map((r) => svg("text", { x: rowRoom - 7, y: y(r) + tall / 2 + 4, "text-anchor": "end", "data-row": r }, short(rows[r], letters)));
-  const columnLabels = bare ? [] : every(K, wide, flat ? 1 : 13).map((k) => svg("text", flat
+  const columnLabels = bare ? [] : every(K, wide, flat ? 1 : given.sparse ?? 13).map((k) => svg("text", flat
     ? { x: x(k) + wide / 2, y: top - 7, "text-anchor": "middle", "data-column": k }
     : { transform: `translate(${x(k) + wide / 2 + 3} ${top - 6}) rotate(-46)`, "data-column": k }, short(columns[k], flat ? Math.max(2, Math.floor((wide - 4) / LETTER)) : 13)));
   const cursor = svg("rect", { class: "ch-cursor", width: wide, height: tall, visibility: "hidden" });
@@ -99,6 +99,9 @@ export function heatmap(c, given) {
   });
   return el("div", { class: `ch-scroll ch-wide${H > TALLEST + 160 ? " ch-tall" : ""}` }, inner);
 }
+
+/** How long a text is, in letters; a Chinese one takes the room of more. */
+const letterWidths = (text) => [...text].reduce((sum, letter) => sum + (letter >= "\u2e80" ? 1.7 : 1), 0);
 
 /** Which of so many labels fit without touching. */
 function every(count, pitch, least) {

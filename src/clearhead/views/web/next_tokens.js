@@ -23,7 +23,7 @@ const view = {
       source ? el("span", { style: { color: "var(--soft)" } }, `${source} → `) : "", text, chosen ? el("b", {}, chosen.token) : el("span", { style: { color: "var(--v)" } }, "▁"));
     box.append(line, ranked(c, candidates.map((one) => ({
       token: one.token, probability: one.probability, tip: `${c.words("token_id", { id: one.token_id })} · ${scale.percent(one.probability, 3)} · ${c.words("score")} ${scale.number(one.logit)}`,
-    })), { picked: candidates.indexOf(chosen), pick: (n) => c.set({ chosen: candidates[n].token_id }) }));
+    })), { picked: candidates.indexOf(chosen), pick: (n) => { c.set({ chosen: candidates[n].token_id }); c.options.onPick?.(candidates[n]); } }));
   },
   *table(found) {
     yield ["rank", "token", "token_id", "probability", "logit"];

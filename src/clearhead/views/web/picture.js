@@ -32,7 +32,7 @@ function walk(node, out, frame) {
   const box = node.getBoundingClientRect();
   if (style.display === "none" || style.visibility === "hidden" || !box.width || !box.height) return undefined;
   if (node.localName === "canvas") {
-    return out.append(make("image", { ...at(box, frame), href: node.toDataURL("image/png") }));
+    return out.append(make("image", { ...at(box, frame), preserveAspectRatio: "none", "image-rendering": "pixelated", href: node.toDataURL("image/png") }));
   }
   if (node.localName === "svg") return out.append(drawing(node, box, frame));
   const paint = style.backgroundColor;
@@ -87,6 +87,7 @@ function drawing(node, box, frame) {
   const [from, to] = [[node, ...node.querySelectorAll("*")], [copy, ...copy.querySelectorAll("*")]];
   from.forEach((element, n) => {
     const style = getComputedStyle(element);
+    if (style.display === "none") { to[n].remove(); return; }
     for (const name of KEPT) if (element !== node) to[n].setAttribute(name, style.getPropertyValue(name));
     ["class", "style", "tabindex", "data-at"].forEach((name) => to[n].removeAttribute(name));
   });

@@ -19,10 +19,11 @@ export const head = (c, index) => c.colour(`head${index % 10}`);
 export const mix = (a, b, share) => a.map((x, n) => Math.round(x + (b[n] - x) * share));
 export const css = (rgb) => `rgb(${rgb.join(" ")})`;
 
-/** Ink or paper: whichever reads better on this ground. */
+/** Ink or paper: whichever reads better on this ground; where neither is clear enough, black or white. */
 export function onTop(c, ground) {
-  const [a, b] = [c.colour("ink"), c.colour("paper")];
-  return contrast(a, ground) >= contrast(b, ground) ? a : b;
+  const better = (a, b) => (contrast(a, ground) >= contrast(b, ground) ? a : b);
+  const best = better(c.colour("ink"), c.colour("paper"));
+  return contrast(best, ground) >= 4.55 ? best : better([0, 0, 0], [255, 255, 255]);
 }
 
 export function contrast(a, b) {

@@ -16,14 +16,16 @@ const view = {
   reading: (c) => c.words("walk_reading", { layer: c.finding.layer, layers: c.finding.layers, head: c.finding.head, heads: c.finding.heads }),
   body(c, box) {
     const { tokens, position, steps } = c.finding;
+    const named = (key, hue) => el("p", { class: "ch-name", style: { color: `var(--${hue}-text)` } }, c.words(key));
+    if (c.finding.side === "decoder") box.append(named("side_encoder", "enc"), chips(c.finding.source, () => ({ class: "ch-faint" })), named("side_decoder", "dec"));
     box.append(chips(tokens, (n) => ({ class: n === position ? "ch-on" : "ch-faint" })));
-    box.append(el("div", { class: "ch-part" }, steps.map((step, n) => one(c, step, n + 1))));
+    box.append(el("div", { class: "ch-part ch-steps" }, steps.map((step, n) => one(c, step, n + 1))));
   },
   *table(found) {
     yield ["step", "title", "tap", "what", "place", "number"];
     for (const [n, step] of found.steps.entries()) {
       for (const vector of step.vectors) for (const [d, value] of vector.numbers.entries()) yield [n + 1, step.title, step.tap, vector.label, d, value];
-      for (const column of step.columns) for (const [k, value] of column.numbers.entries()) yield [n + 1, step.title, step.tap, column.label, found.tokens[k], value];
+      for (const column of step.columns) for (const [k, value] of column.numbers.entries()) yield [n + 1, step.title, step.tap, column.label, (step.tokens ?? found.tokens)[k], value];
       for (const [token, chance] of step.guesses) yield [n + 1, step.title, step.tap, "chance", token, chance];
     }
   },
@@ -36,7 +38,7 @@ function one(c, step, n) {
     const most = Math.max(...step.vectors.flatMap((vector) => vector.numbers.map(Math.abs)), 1e-9);
     parts.push(...step.vectors.map((vector) => vectorOf(c, vector, most)));
   }
-  if (step.columns.length) parts.push(columnsOf(c, step.columns));
+  if (step.columns.length) parts.push(columnsOf(c, step.columns, step.tokens));
   if (step.guesses.length) parts.push(ranked(c, step.guesses.map(([token, probability]) => ({ token, probability }))));
   return el("div", { class: "ch-step" }, parts);
 }
@@ -53,13 +55,13 @@ function vectorOf(c, vector, most) {
     el("span", { class: "ch-nums" }, cells, el("em", {}, vector.length > vector.numbers.length ? `… ${scale.whole(vector.length)}` : "")));
 }
 
-function columnsOf(c, columns) {
-  const { tokens, position } = c.finding;
+function columnsOf(c, columns, others) {
+  const { position } = c.finding, tokens = others ?? c.finding.tokens;
   const shares = columns.find((column) => column.is_share);
   const room = Math.max(60, Math.min(320, c.width - 120 - columns.length * 90));
   const head = el("tr", {}, el("th", {}, c.words("looks_at")), columns.map((column) => el("th", {}, stepWords.label(c.lang, column.label))), shares && el("th", {}));
   const rows = tokens.map((token, n) => el("tr", {},
-    el("td", { style: { "font-weight": n === position ? 700 : 400 } }, signed(textOf(token))),
+    el("td", { style: { "font-weight": !others && n === position ? 700 : 400 } }, signed(textOf(token))),
     columns.map((column) => el("td", { style: { color: column.numbers[n] === null ? "var(--soft)" : "inherit" } }, column.numbers[n] === null ? c.words("hidden") : scale.number(column.numbers[n]))),
     shares && el("td", { class: "ch-barcell" }, el("span", { class: "ch-bar", style: { width: `${(shares.numbers[n] ?? 0) * room}px`, background: "var(--q)" } }))));
   return el("div", { style: { "overflow-x": "auto" } }, el("table", { class: "ch-table" }, el("thead", {}, head), el("tbody", {}, rows)));

@@ -1,0 +1,236 @@
+"""clearhead explain: ask a model any of the questions, and see, save or open the answer."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
+from clearhead.errors import InputError
+
+if TYPE_CHECKING:
+    from clearhead.explain import Finding
+    from clearhead.explain.params import Param
+    from clearhead.explain.questions import Question
+    from clearhead.pipeline import Pipeline
+
+SECOND = {
+    "pair": "It can look at two texts, if the model reads two: --second TEXT.",
+    "needed": "It looks at two texts: --second TEXT.",
+}
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(metavar="QUESTION", help="What to ask; see --list.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The text to look at; - reads it from standard input.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Default: {DEFAULT}.")] = None,
+    second: Annotated[
+        str | None, typer.Option(help="A second text: of a pair that is read together, or to compare with.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the text from a file.", metavar="FILE")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Say more about the question; see --show. May be given several times.",
+                     metavar="NAME=VALUE"),
+    ] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the questions; with --model, which ones fit.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show what can be set, its defaults and what it means.")] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="Save the answer: .html (a live picture), .json or .csv.", metavar="FILE")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if there is one.")] = False,
+    browse: Annotated[bool, typer.Option("--open", help="Open the picture in the browser.")] = False,
+    task: Annotated[str | None, typer.Option(help="Which head to load; default: the checkpoint's own.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer's rows as CSV.")] = False,
+) -> None:  # fmt: skip
+    """Look inside a model: who looks at whom, which words mattered, what each layer would say.
+
+    One question, one text, any model. The answer is drawn in the terminal;
+    --save writes it as one page that works offline, as JSON or as a table.
+
+    Examples:
+
+      clearhead explain --list
+
+      clearhead explain saliency "A robot must obey" --save why.html
+
+      clearhead explain attention "A dog runs." -m translate-en-de --open
+
+      clearhead explain comparison "The keys to the cabinet" \\
+          --set candidates="is, are"
+
+      clearhead explain comparison --show
+    """
+    with waiting("Getting ready …"):
+        from clearhead.explain.questions import checked, question
+
+    def load(where: str) -> Pipeline:
+        return open_model(where, task if where == model else None, dtype, device, revision if where == model else None)
+
+    if listing or name is None:
+        if name is not None:
+            raise InputError(f"--list lists all questions. For one of them: clearhead explain {name} --show")
+        _list(load(model) if model else None, as_json)
+        return
+    asked = question(name)
+    if show:
+        _show(asked, load(model) if model else None, as_json)
+        return
+    params = checked(asked, _named(settings or []))
+    if save is not None or browse:
+        _check_target(save, overwrite, browse)
+    given = _text(asked, text, file)
+    model = model or DEFAULT
+    pipe = load(model)
+    for param in asked.params:
+        if param.kind == "model" and params[param.name] is not None:
+            params[param.name] = load(params[param.name])
+    with waiting(f"{asked.title}  Asking {model} …"):
+        found = asked.ask(pipe, given, second, **params)
+        kept = _keep(found, save, browse)
+    if as_json:
+        print_json(found.to_dict())
+    elif as_csv:
+        typer.echo(found.to_csv(), nl=False)
+    else:
+        out().print(found)
+    if kept is not None:
+        note(f"Saved to {kept}")
+    if kept is not None and browse and not webbrowser.open(kept.resolve().as_uri()):
+        note("No browser could be opened; open the file yourself.")
+
+
+# ---- what is asked
+
+
+def _named(settings: list[str]) -> dict[str, str]:
+    found = {}
+    for one in settings:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--set takes NAME=VALUE, such as --set layer=3, not {one!r}.")
+        found[name.strip().replace("-", "_")] = value
+    return found
+
+
+def _text(asked: Question, text: str | None, file: Path | None) -> str:
+    if text is not None and file is not None:
+        raise InputError("Give the text or --file, not both.")
+    if file is not None:
+        try:
+            return file.expanduser().read_text(encoding="utf-8-sig").strip("\n")
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror or error}.") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file} is no text in UTF-8 (byte {error.start}). Save it as UTF-8.") from error
+    if text == "-":
+        return sys.stdin.read().strip("\n")
+    if text is None and asked.text:
+        raise InputError(
+            f'There is no text. Give it in quotes: clearhead explain {asked.name} "A robot must obey" '
+            "(or - for standard input, or --file)."
+        )
+    return text or ""
+
+
+# ---- what becomes of the answer
+
+
+def _check_target(save: Path | None, overwrite: bool, browse: bool) -> None:
+    """Before anything is computed."""
+    if save is None:
+        return
+    if save.suffix.lower() not in (".html", ".json", ".csv"):
+        raise InputError(f"An answer is saved as .html, .json or .csv, not as {save.name!r}.")
+    if browse and save.suffix.lower() != ".html":
+        raise InputError(f"--open shows a page: save as .html, not as {save.name!r}.")
+    target = save.expanduser()
+    if target.exists() and not overwrite:
+        raise InputError(f"{save} is there already. Choose another name, or add --overwrite to replace it.")
+    if not target.parent.is_dir():
+        raise InputError(f"There is no folder {target.parent}. Make it first, or save elsewhere.")
+
+
+def _keep(found: Finding, save: Path | None, browse: bool) -> Path | None:
+    if save is not None:
+        return found.save(save)
+    if browse:
+        return found.save(Path(tempfile.mkdtemp(prefix="clearhead-")) / f"{found.kind}.html")
+    return None
+
+
+# ---- what can be asked
+
+
+def _list(pipe: Pipeline | None, as_json: bool) -> None:
+    from rich.text import Text
+
+    from clearhead.explain.questions import QUESTIONS
+
+    reasons = {name: None if pipe is None else one.fits(pipe) for name, one in QUESTIONS.items()}
+    if as_json:
+        rows = [one.to_dict() | ({} if pipe is None else {"unfit": reasons[name]}) for name, one in QUESTIONS.items()]
+        print_json(rows)
+        return
+    console, longest = out(), max(map(len, QUESTIONS))
+    group = ""
+    for name, one in QUESTIONS.items():
+        if one.group != group:
+            console.print(Text(("\n" if group else "") + one.group, style="bold"))
+            group = one.group
+        if (reason := reasons[name]) is not None:
+            console.print(Text(f"  {name:{longest}}  – {reason}", style="dim"))
+            continue
+        line = Text.assemble((f"  {name:{longest}}  ", "cyan"), one.title, "  ", (one.help, "dim"))
+        console.print(line, no_wrap=True, overflow="ellipsis")
+    note('\nAsk:      clearhead explain saliency "A robot must obey"\nSet more: clearhead explain saliency --show')
+
+
+def _show(asked: Question, pipe: Pipeline | None, as_json: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if as_json:
+        print_json(asked.to_dict())
+        return
+    console = out()
+    console.print(Text.assemble((asked.name, "bold"), "  ", asked.title))
+    console.print(Text(asked.help))
+    if asked.second:
+        console.print(Text(SECOND[asked.second]))
+    reason = None if pipe is None else asked.fits(pipe)
+    if reason is not None:
+        console.print(Text(f"Not this model: {reason}", style="red"))
+    params = asked.params if pipe is None else asked.params_for(pipe)
+    if not params:
+        console.print(Text("There is nothing to set.", style="dim"))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for column in ("--set", "default", "what it means"):
+        table.add_column(column)
+    for param in params:
+        table.add_row(Text(param.name, style="cyan"), Text(_default(param)), Text(f"{param.help}{_possible(param)}"))
+    console.print(table)
+
+
+def _default(param: Param) -> str:
+    plain: dict[Any, str] = {None: "–", True: "yes", False: "no"}
+    return plain[param.default] if param.default is None or isinstance(param.default, bool) else str(param.default)
+
+
+def _possible(param: Param) -> str:
+    """What a value can be, as the end of a sentence in brackets."""
+    words = ", ".join(param.choices) or param.bounds or {"bool": "yes or no", "model": "a model"}.get(param.kind, "")
+    only = " For encoder–decoders." if param.only else ""
+    return f"{only} ({words})" if words else only

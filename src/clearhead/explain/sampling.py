@@ -1,0 +1,163 @@
+"""How the next token is drawn: the chances as the model gives them, what temperature, top-k and top-p make of them.
+
+Filters, their order and the draws are those of `generate` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from clearhead.errors import InputError
+from clearhead.explain.answering import writes
+from clearhead.explain.finding import Finding
+from clearhead.explain.reading import at_rest, readable
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import Pipeline
+
+SHAPES = ("temperature", "top_k", "top_p")  # in the order in which they act
+_OTHERS = ("min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")  # act after them, where a model asks for them
+
+
+@dataclass(frozen=True)
+class Chance:
+    """One token: its chance as the model gives it, and after all filters (0: it was cut)."""
+
+    token: str
+    token_id: int
+    logit: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One filter. cut: the share of the chances before it that it took away; left: how many tokens remain."""
+
+    name: str
+    value: float
+    cut: float
+    left: int
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What was drawn with this seed."""
+
+    seed: int
+    token: str
+    token_id: int
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sampling(Finding):
+    """The finding.
+
+    candidates   the likeliest tokens, the likeliest first
+    rest         the scores of all other tokens that are allowed, the highest first: with them whoever holds the
+                 finding can try other settings without the model
+    stages       the filters in force, in their order; `settings` holds the three that can be tried, None: not asked for
+    """
+
+    kind: ClassVar[str] = "sampling"
+
+    model: str
+    text: str
+    source: str | None
+    settings: dict[str, float | None]
+    stages: list[Stage]
+    candidates: list[Chance]
+    rest: np.ndarray
+    draws: list[Draw]
+
+    @property
+    def left(self) -> int:
+        """How many tokens can be drawn."""
+        return self.stages[-1].left if self.stages else len(self.candidates) + len(self.rest)
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["rank", "token", "token_id", "logit", "before", "after"]
+        for rank, one in enumerate(self.candidates, start=1):
+            yield [rank, one.token, one.token_id, one.logit, one.before, one.after]
+
+
+def sampling(
+    pipe: Pipeline,
+    text: str | None = None,
+    temperature: float | None = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    *,
+    seed: int = 0,
+    draws: int = 12,
+    show: int = 200,
+    src_lang: str | None = None,
+    tgt_lang: str | None = None,
+) -> Sampling:
+    """The chances of the next token after `text` (of an encoder–decoder: of its first word) before and after filters.
+
+    temperature, top_k, top_p   as in `generate`; None: as the model's own settings have it
+    draws                       how many tokens are drawn, with seed, seed + 1, …: what generate(seed=…) would write
+    show                        how many candidates are named
+    """
+    if not writes(pipe):
+        raise InputError(
+            f"{pipe.name or 'This model'} is loaded for {pipe.model.task} and does not write, so nothing is drawn. "
+            "Choose a GPT-like model or an encoder–decoder."
+        )
+    for name, value, least in (("draws", draws, 1), ("show", show, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{name} is {value!r}; it is a whole number, {least} or more.")
+    asked: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "src_lang": src_lang,
+        "tgt_lang": tgt_lang,
+    }
+    run = pipe.watch(text, do_sample=True, num_beams=1, num_return_sequences=draws, seed=seed, **asked).run
+    with at_rest(pipe.model):
+        steps = run.steps()
+        step = next(steps)
+        if run.options.forced_bos_token_id is not None and run.session.prompt == 1:
+            step = next(steps)  # the first is the name of a language, which nobody chooses
+        tokens, scores = run.session.tokens[:1], step.logits[:1].float()
+    asked_for = {name: getattr(run.options, name) for name in (*SHAPES, *_OTHERS)}
+    names = [name for name, value in asked_for.items() if value is not None]
+    filters = run.filters[: len(run.filters) - run.options.renormalize_logits]
+    for rule in filters[: len(filters) - len(names)]:
+        scores = rule(tokens, scores)
+    allowed, before = scores[0], scores.softmax(-1)[0]
+    stages = []
+    for name, apply in zip(names, filters[len(filters) - len(names) :], strict=True):
+        chances = scores.softmax(-1)
+        scores = apply(tokens, scores)
+        gone = scores == -float("inf")
+        stages.append(Stage(name, float(asked_for[name]), float(chances[gone].sum()), int((~gone).sum())))
+    candidates, rest = _candidates(pipe, allowed, before, scores.softmax(-1)[0], show)
+    drawn = step.tokens.tolist()
+    named = readable(pipe.tokenizer.target, drawn)
+    found = [Draw(seed + n, token, id_) for n, (token, id_) in enumerate(zip(named, drawn, strict=True))]
+    source = text if run.session.source is not None else None
+    settings = {name: None if asked_for[name] is None else float(asked_for[name]) for name in SHAPES}
+    before_text = "" if source is not None else text or ""
+    return Sampling(pipe.name, before_text, source, settings, stages, candidates, rest, found)
+
+
+def _candidates(
+    pipe: Pipeline, allowed: Tensor, before: Tensor, after: Tensor, show: int
+) -> tuple[list[Chance], np.ndarray]:
+    """The likeliest tokens, and the scores of the others; what a rule forbids is left out."""
+    ordered = allowed.sort(descending=True, stable=True)
+    possible = int((ordered.values > -float("inf")).sum())
+    count = min(show, possible)
+    ids = ordered.indices[:count].tolist()
+    words = readable(pipe.tokenizer.target, ids)
+    numbers = (ordered.values[:count].tolist(), before[ids].tolist(), after[ids].tolist())
+    rows = zip(words, ids, *numbers, strict=True)
+    return [Chance(*row) for row in rows], ordered.values[count:possible].cpu().numpy()

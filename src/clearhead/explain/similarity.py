@@ -1,0 +1,265 @@
+"""How alike two models, or two layers, see the same texts: CKA and CCA between their hidden states.
+
+cka   linear centred kernel alignment: do the same pairs of tokens lie close together in both? It does not change under
+      rotations and common factors. 1 is the same, 0 has nothing in common.
+cca   the mean canonical correlation, as in SVCCA: of both sides the strongest directions are kept, then the directions
+      along which they agree best are paired. It does not change under any invertible linear map of what is kept.
+
+Both come from one decomposition of each layer. Its centred states, a row for each token, are U · S · Vᵀ; the V is a
+rotation, which neither measure sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.errors import InputError, did_you_mean
+from clearhead.explain.finding import Finding
+from clearhead.explain.reading import Reading, at_rest, call, places, read, spans_of
+from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.nn.glass import trace
+
+if TYPE_CHECKING:
+    from clearhead.explain.attention import Places
+    from clearhead.pipeline import Pipeline
+
+Measure = Literal["cka", "cca"]
+LEAST = 4  # tokens; the unbiased estimate is not defined for fewer
+_TOKENS_PER_DIRECTION = 10  # with fewer, CCA finds agreement in anything
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Similarity(Finding):
+    """
+    layers_a, layers_b   0 is the embedding, n what the nth layer puts out; of an encoder–decoder, those of its encoder
+    values               (layers of a, layers of b)
+    chance               what is left on average when the tokens of b are put in a random order: no agreement at all
+    count                how many tokens were compared, over all texts
+    aligned              "tokens": both read the same ones. "stretches": they cut the text differently, and the tokens
+                         between two places where both cut were averaged
+    """
+
+    kind: ClassVar[str] = "similarity"
+
+    a: str
+    b: str
+    measure: Measure
+    unbiased: bool
+    layers_a: list[int]
+    layers_b: list[int]
+    values: np.ndarray
+    chance: float
+    count: int
+    aligned: Literal["tokens", "stretches"]
+
+    def table(self) -> Iterator[Iterable[Any]]:
+        yield ["layer_a", "layer_b", self.measure]
+        for (n, k), value in np.ndenumerate(self.values):
+            yield [self.layers_a[n], self.layers_b[k], float(value)]
+
+
+def similarity(
+    a: Pipeline,
+    texts: str | Sequence[str],
+    b: Pipeline | None = None,
+    measure: Measure = "cka",
+    layers_a: Places = None,
+    layers_b: Places = None,
+    unbiased: bool = False,
+    variance: float = 0.99,
+    skip: int = 0,
+) -> Similarity:
+    """Compare every layer of `a` with every layer of `b`, or with the layers of `a` itself.
+
+    texts      one or several, which both models read; the more tokens, the more the numbers mean. Special tokens are
+               left out. Models of any two families can be compared: where they cut a text differently, tokens are
+               averaged over the shortest stretches of characters that both have
+    unbiased   of CKA: the estimate that is zero on average for unrelated states, however few the tokens
+    variance   of CCA: the share of each layer's variance that the directions kept must hold. There are never more of
+               them than one for ten tokens
+    skip       so many tokens at the beginning of each text are left out. In models that read left to right the first
+               one is often so long a vector that it decides everything
+    """
+    _check(measure, unbiased, variance, skip)
+    given = [texts] if isinstance(texts, str) else list(texts)
+    if not given:
+        raise InputError("There is no text to compare the layers on. Give at least one.")
+    other = a if b is None else b
+    ours, theirs, aligned = _aligned_states(a, other, given, skip)
+    count = ours.shape[1]
+    if count < LEAST:
+        raise InputError(f"Only {count} tokens can be compared; give more text: {LEAST} at least, better hundreds.")
+    chosen_a, chosen_b = (
+        places("layer", asked, len(states), f"{name or 'the model'} has layers 0 (the embedding) to {len(states) - 1}")
+        for asked, states, name in ((layers_a, ours, a.name), (layers_b, theirs, other.name))
+    )
+    rows = [_Layer.of(ours[n]) for n in chosen_a]
+    columns = rows if other is a and chosen_a == chosen_b else [_Layer.of(theirs[n]) for n in chosen_b]
+
+    values = np.empty((len(rows), len(columns)))
+    for (n, x), (k, y) in product(enumerate(rows), enumerate(columns)):
+        mirrored = columns is rows and k < n
+        values[n, k] = values[k, n] if mirrored else _value(x, y, measure, unbiased, variance)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    pairs = [(rows[n % len(rows)], columns[n % len(columns)]) for n in range(max(len(rows), len(columns)))]
+    by_chance = np.array([_value(x, y.shuffled(order), measure, unbiased, variance) for x, y in pairs])
+    name_b = other.name if other is a or other.name != a.name else f"{other.name} (the other)"
+    return Similarity(
+        a.name, name_b, measure, unbiased, chosen_a, chosen_b, values,
+        float(np.nanmean(by_chance)) if np.isfinite(by_chance).any() else float("nan"), count, aligned,
+    )  # fmt: skip
+
+
+def _check(measure: str, unbiased: bool, variance: float, skip: int) -> None:
+    if measure not in ("cka", "cca"):
+        raise InputError(f"The measure is 'cka' or 'cca', not {measure!r}.{did_you_mean(str(measure), ['cka', 'cca'])}")
+    if unbiased and measure != "cka":
+        raise InputError("The unbiased estimate is one of CKA. For CCA, hold the values against chance.")
+    if isinstance(variance, bool) or not isinstance(variance, int | float) or not 0 < variance <= 1:
+        raise InputError(f"variance is {variance!r}; it is a share above 0 and up to 1.")
+    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
+        raise InputError(f"skip is {skip!r}; it is a whole number of tokens, 0 or more.")
+
+
+# ---- the measures
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Centred states without their last rotation: `basis` (tokens, rank), orthonormal, and `sizes` (rank), falling."""
+
+    basis: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def of(cls, states: Tensor) -> _Layer:
+        """states (tokens, width)"""
+        states = states.double()
+        centred = states - states.mean(0)
+        basis, sizes, _ = torch.linalg.svd(centred, full_matrices=False)
+        largest = float(states.abs().max()) * max(states.shape) ** 0.5
+        kept = sizes > largest * max(states.shape) * torch.finfo(torch.float64).eps
+        return cls(basis[:, kept], sizes[kept])
+
+    def shuffled(self, order: Tensor) -> _Layer:
+        return _Layer(self.basis[order], self.sizes)
+
+    def strongest(self, variance: float) -> Tensor:
+        """(tokens, directions): as many as hold this share of the variance, but enough tokens for each."""
+        share = (self.sizes**2).cumsum(0) / (self.sizes**2).sum()
+        enough = int((share < variance - 1e-12).sum()) + 1
+        return self.basis[:, : min(enough, max(1, len(self.basis) // _TOKENS_PER_DIRECTION))]
+
+
+def _value(x: _Layer, y: _Layer, measure: Measure, unbiased: bool, variance: float) -> float:
+    if len(x.sizes) == 0 or len(y.sizes) == 0:
+        return float("nan")  # every token has the same state: nothing varies
+    if measure == "cca":
+        agreement = x.strongest(variance).T @ y.strongest(variance)
+        return float(torch.linalg.svdvals(agreement).clamp(max=1).mean())
+    return float(_shared(x, y, unbiased) / (_shared(x, x, unbiased) * _shared(y, y, unbiased)).sqrt())
+
+
+def _shared(x: _Layer, y: _Layer, unbiased: bool) -> Tensor:
+    """HSIC, up to a factor that CKA divides out: the sum over all pairs of tokens of (product in x) · (product in y).
+
+    A token's product with itself is never small, so the sum is above zero even for unrelated states. The unbiased
+    estimate (Song et al. 2012) leaves those out; for centred states the rest of its terms come down to these two.
+    """
+    if x is y:
+        all_pairs = (x.sizes**4).sum()
+    else:
+        all_pairs = ((x.sizes[:, None] * (x.basis.T @ y.basis) * y.sizes) ** 2).sum()
+    if not unbiased:
+        return all_pairs
+    n = len(x.basis)
+    own_x, own_y = (((layer.basis * layer.sizes) ** 2).sum(-1) for layer in (x, y))  # each token with itself
+    return all_pairs - n / (n - 2) * (own_x * own_y).sum() + own_x.sum() * own_y.sum() / ((n - 1) * (n - 2))
+
+
+# ---- the states of both models, token beside token
+
+
+def _aligned_states(
+    a: Pipeline, b: Pipeline, texts: list[str], skip: int
+) -> tuple[Tensor, Tensor, Literal["tokens", "stretches"]]:
+    """(layers, tokens, width) of each model, over all texts."""
+    ours: list[Tensor] = []
+    theirs: list[Tensor] = []
+    same = True
+    for text in texts:
+        x = _read(a, text)
+        y = x if b is a else _read(b, text)
+        if [(t.id, t.text) for t in x.tokens] == [(t.id, t.text) for t in y.tokens]:
+            groups = [([n], [n]) for n, token in enumerate(x.tokens) if not token.special]
+        else:
+            groups, same = _stretches(text, _spans(a, x, text), _spans(b, y, text)), False
+        groups = groups[skip:]
+        if not groups:
+            continue
+        states = _states(a, x)
+        ours.append(_averaged(states, [group for group, _ in groups]))
+        theirs.append(_averaged(states if b is a else _states(b, y), [group for _, group in groups]))
+    if not ours:
+        raise InputError("No token is left to compare. Give longer texts, or a smaller skip.")
+    return torch.cat(ours, 1), torch.cat(theirs, 1), "tokens" if same else "stretches"
+
+
+def _read(pipe: Pipeline, text: str) -> Reading:
+    model = pipe.model
+    reads_two = isinstance(model, EncoderDecoderModel) and (
+        model.language_head is not None or not model.target_is_source
+    )
+    return read(pipe, text, target="" if reads_two else None)  # only the encoder is looked at: nothing is to be written
+
+
+def _states(pipe: Pipeline, reading: Reading) -> Tensor:
+    """(layers, time, width): after the embedding and after each layer."""
+    model = pipe.model
+    assert isinstance(model, EncoderDecoderModel | StackModel)
+    side, stack = ("encoder.", model.encoder) if isinstance(model, EncoderDecoderModel) else ("", model.stack)
+    names = [f"{side}layers.0.input", *(f"{side}layers.{n}.output" for n in range(len(stack.layers)))]
+    few = {} if model.language_head is None else {"logits_to_keep": 1}
+    with at_rest(model), trace(model, *names) as seen:
+        call(pipe, reading, **few)
+    return torch.stack([seen[name][0].float().cpu() for name in names])
+
+
+def _averaged(states: Tensor, groups: list[list[int]]) -> Tensor:
+    return torch.stack([states[:, group].mean(1) for group in groups], 1)
+
+
+def _spans(pipe: Pipeline, reading: Reading, text: str) -> list[tuple[int, int]]:
+    """Where each token stands in the text, without the spaces around it; (0, 0) where it stands for none of it."""
+    spans = spans_of(pipe.source_tokenizer, [token.id for token in reading.tokens], text)
+    found = []
+    for (begin, end), token in zip(spans, reading.tokens, strict=True):
+        part = text[begin:end]
+        if token.special or not part.strip():
+            found.append((0, 0))
+        else:
+            found.append((begin + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())))
+    return found
+
+
+def _stretches(
+    text: str, ours: list[tuple[int, int]], theirs: list[tuple[int, int]]
+) -> list[tuple[list[int], list[int]]]:
+    """The shortest stretches of characters that no token of either model reaches across: whose tokens lie in each."""
+    inside = np.zeros(len(text) + 1, dtype=bool)  # whether a token goes on from the character before to this one
+    for begin, end in (*ours, *theirs):
+        inside[begin + 1 : end] = True
+    which = np.cumsum(~inside[:-1])  # the stretch of each character
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for side, spans in enumerate((ours, theirs)):
+        for n, (begin, end) in enumerate(spans):
+            if begin < end:
+                found.setdefault(int(which[begin]), ([], []))[side].append(n)
+    return [found[key] for key in sorted(found) if all(found[key])]

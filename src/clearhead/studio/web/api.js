@@ -1,0 +1,100 @@
+// How the page talks to the server: plain JSON, answers that arrive line by line, and every question can be cancelled.
+
+/** Something went wrong, in words a reader understands. `key` names our own words for it (words.js), where we have them. */
+export class Trouble extends Error {
+  constructor(message, key = null) {
+    super(message);
+    this.key = key;
+  }
+}
+
+/** What the server has: {version, models, questions, limits, runs, hub}. */
+export const getState = () => getJson("/api/state");
+
+/** One model, loaded: {card, config, questions: {name: null | why it cannot answer}}. */
+const known = new Map();
+export function getModel(name) {
+  if (!known.has(name)) known.set(name, getJson(`/api/models/${encodeURIComponent(name)}`).catch((error) => { known.delete(name); throw error; }));
+  return known.get(name);
+}
+
+export async function getJson(path, signal) {
+  const answer = await reach(path, { signal });
+  return answer.json();
+}
+
+/** A question: {model, question, text, second, params} → {finding, seconds}. The newest answers are kept. */
+const answers = new Map();
+const KEPT = 16;
+export async function ask(asked, { signal, progress } = {}) {
+  const key = JSON.stringify(asked);
+  if (answers.has(key)) return answers.get(key);
+  for await (const event of events("/api/ask", asked, signal)) {
+    if (event.event === "progress") progress?.(event);
+    if (event.event === "finding") {
+      const answer = { finding: event.finding, seconds: event.seconds };
+      answers.set(key, answer);
+      if (answers.size > KEPT) answers.delete(answers.keys().next().value);
+      return answer;
+    }
+  }
+  throw new Trouble("The answer broke off.", "broke_off");
+}
+
+/** The text a model writes, piece by piece: {model, text, options} → {event: "token", text} … {event: "end", text}. */
+export const generate = (asked, signal) => events("/api/generate", asked, signal);
+
+/** The same question as a page of its own: one HTML file that works offline. */
+export async function savedPage(asked) {
+  const answer = await reach("/api/page", sent(asked));
+  return answer.text();
+}
+
+/** Questions wait for each other, so that a page full of figures asks one at a time. */
+let last = Promise.resolve();
+export function inTurn(work, signal) {
+  const mine = last.then(() => { signal?.throwIfAborted(); return work(); });
+  last = mine.catch(() => {});
+  return mine;
+}
+
+export const isCancelled = (error) => error?.name === "AbortError";
+
+async function* events(path, asked, signal) {
+  const answer = await reach(path, sent(asked, signal));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read().catch((error) => { throw isCancelled(error) ? error : new Trouble(String(error), "broke_off"); });
+      const lines = (rest + (value ?? "")).split("\n");
+      rest = done ? "" : lines.pop();
+      for (const line of lines) {
+        if (!line.trim()) continue;
+        const event = JSON.parse(line);
+        if (event.event === "error") throw new Trouble(wordsOf(event));
+        yield event;
+      }
+      if (done) return;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+const sent = (asked, signal) => ({ method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked), signal });
+
+async function reach(path, options) {
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch (error) {
+    throw isCancelled(error) ? error : new Trouble(String(error), "no_server");
+  }
+  if (answer.ok) return answer;
+  let told;
+  try { told = await answer.json(); } catch { told = {}; }
+  throw new Trouble(wordsOf(told) || `${answer.status} ${answer.statusText}`);
+}
+
+const wordsOf = (told) => told.error?.message ?? told.message ?? (typeof told.detail === "string" ? told.detail : "") ?? "";

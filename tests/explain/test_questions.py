@@ -1,0 +1,385 @@
+"""One table of questions: each is answered by every model it fits, refused in words elsewhere, and trusts no value."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from clearhead import explain
+from clearhead.errors import InputError
+from clearhead.explain.params import LONGEST, Param
+from clearhead.explain.questions import QUESTIONS, checked, question
+from clearhead.pipeline import Pipeline
+from clearhead.views.page import WEB
+from tests.explain.samples import TEXT, small
+
+MODELS = [
+    ("bert", "masked-lm"), ("roberta", "masked-lm"), ("deberta-v2", "masked-lm"), ("bert", "pretraining"),
+    ("bert", "sequence-classification"), ("bert", "token-classification"), ("bert", "next-sentence"),
+    ("bert", "question-answering"), ("bert", "multiple-choice"), ("bert", "features"), ("xlnet", "permutation-lm"),
+    ("gpt2", "causal-lm"), ("gptj", "causal-lm"), ("transfo-xl", "causal-lm"), ("gpt2", "sequence-classification"),
+    ("transformer", "seq2seq-lm"), ("t5", "seq2seq-lm"), ("bart", "sequence-classification"),
+]  # fmt: skip
+# What some models must be told besides the text.
+TOLD = {
+    ("token-classification", "ablation"): {"position": 2},
+    ("token-classification", "patching"): {"position": 2},
+    ("multiple-choice", "prediction"): {"choices": "and sat, and ran"},
+}
+
+
+@cache
+def model(name, task):
+    return small(name, task)
+
+
+def text_for(task):
+    return TEXT.replace("on", "[MASK]", 1) if task in ("masked-lm", "pretraining") else TEXT
+
+
+def second_for(task, name):
+    needed = name == "patching" or (name == "prediction" and task in ("next-sentence", "question-answering"))
+    return text_for(task).replace("cat", "mat", 1) if needed else None
+
+
+@pytest.mark.parametrize(("family", "task"), MODELS)
+def test_a_question_is_answered_where_it_fits_and_nowhere_else(family, task):
+    pipe = model(family, task)
+    for name, one in QUESTIONS.items():
+        text, second, told = text_for(task), second_for(task, name), TOLD.get((task, name), {})
+        reason = one.fits(pipe)
+        if reason is None:
+            found = one.ask(pipe, text, second, **told)
+            assert found.kind == one.kind, name
+            json.dumps(found.to_dict(), allow_nan=False)
+            assert len(list(found.table())) > 1
+            continue
+        assert reason.endswith(".")
+        with pytest.raises(InputError) as refused:
+            one.ask(pipe, text, second, **told)
+        assert str(refused.value) == reason
+        with pytest.raises(InputError):  # and it is right: the model itself cannot
+            one.answer(pipe, text, second, _values(one, told))
+
+
+def _values(one, told):
+    from types import SimpleNamespace
+
+    return SimpleNamespace(**checked(one, told))
+
+
+def test_which_questions_fit():
+    fits = {task: {n for n, q in QUESTIONS.items() if q.fits(model(f, task)) is None} for f, task in MODELS}
+    every = set(QUESTIONS)
+    assert fits["causal-lm"] >= {"attention", "neurons"}
+    assert {n for n, q in QUESTIONS.items() if q.fits(model("gpt2", "causal-lm")) is None} == every - {"prediction"}
+    assert every - fits["masked-lm"] == {"next-token", "sampling", "beams", "cache"}
+    assert every - fits["seq2seq-lm"] == {"prediction"}
+    assert fits["multiple-choice"] == {"prediction", "positions", "parameters"}
+    bare = Pipeline(model("gpt2", "causal-lm").model, None, name="bare")
+    assert {n for n, q in QUESTIONS.items() if q.fits(bare) is None} == {"positions", "parameters"}
+    assert "tokenizer files" in QUESTIONS["attention"].fits(bare)
+
+
+# Each question with every parameter away from its default, and the same call in Python.
+GPT = ("gpt2", "causal-lm")
+SAME = [
+    ("attention", GPT, {"layers": "1-2", "heads": [0, 3], "words": "yes"},
+     lambda p: explain.attention(p, TEXT, layers=[1, 2], heads=[0, 3], words=True)),
+    ("attention", ("t5", "seq2seq-lm"), {"side": "decoder", "target": "a dog"},
+     lambda p: explain.attention(p, TEXT, side="decoder", target="a dog")),
+    ("query-key", GPT, {"layer": "2", "head": 1.0, "position": 3},
+     lambda p: explain.query_key(p, TEXT, layer=2, head=1, position=3)),
+    ("query-key", ("t5", "seq2seq-lm"), {"side": "decoder", "target": "a dog"},
+     lambda p: explain.query_key(p, TEXT, side="decoder", target="a dog")),
+    ("attention-steps", GPT, {"layer": 2}, lambda p: explain.attention_steps(p, TEXT, layer=2)),
+    ("attention-steps", ("t5", "seq2seq-lm"), {"side": "decoder", "target": "a dog"},
+     lambda p: explain.attention_steps(p, TEXT, side="decoder", target="a dog")),
+    ("ablation", GPT, {"layers": 1, "heads": "2", "position": 4, "chosen": "dog", "how": "mean", "k": 3},
+     lambda p: explain.ablation(p, TEXT, layers=1, heads=2, position=4, chosen=" dog", how="mean", top_k=3)),
+    ("ablation", ("t5", "seq2seq-lm"), {"side": "decoder", "target": "a dog"},
+     lambda p: explain.ablation(p, TEXT, side="decoder", target="a dog")),
+    ("saliency", GPT, {"method": "integrated-gradients", "outputs": "4,5", "target": " and sat", "steps": 3,
+                       "against": "dog"},
+     lambda p: explain.saliency(p, TEXT, method="integrated-gradients", outputs=[4, 5], target=" and sat", steps=3,
+                                against=" dog")),
+    ("saliency", GPT, {"max_new_tokens": 2}, lambda p: explain.saliency(p, TEXT, max_new_tokens=2)),
+    ("patching", GPT, {"tap": "attention.heads", "by": "head", "chosen": "dog", "against": "cat", "layers": "1",
+                       "heads": "0,2", "position": 5, "k": 2},
+     lambda p: explain.patching(p, TEXT, TEXT.replace("cat", "mat", 1), "attention.heads", "head", " dog", " cat",
+                                layers=1, heads=[0, 2], position=5, top_k=2)),
+    ("patching", ("t5", "seq2seq-lm"), {"side": "decoder", "target": "a dog", "positions": "1"},
+     lambda p: explain.patching(p, TEXT, TEXT.replace("cat", "mat", 1), side="decoder", target="a dog", positions=1)),
+    ("patching", GPT, {"tap": "attention.heads", "by": "position", "positions": "1,2"},
+     lambda p: explain.patching(p, TEXT, TEXT.replace("cat", "mat", 1), "attention.heads", "position",
+                                positions=[1, 2])),
+    ("hidden-states", GPT, {"positions": "2-4", "chosen": '"at"', "k": 2},
+     lambda p: explain.hidden_states(p, TEXT, [2, 3, 4], "at", 2)),
+    ("hidden-states", ("t5", "seq2seq-lm"), {"target": "a dog"},
+     lambda p: explain.hidden_states(p, TEXT, target="a dog")),
+    ("comparison", ("t5", "seq2seq-lm"), {"candidates": "a, s", "target": "a dog", "position": 1},
+     lambda p: explain.hidden_states(p, TEXT, 1, candidates=["a", "s"], target="a dog")),
+    ("comparison", GPT, {"candidates": 'dog, " cat","at"', "position": 2},
+     lambda p: explain.hidden_states(p, TEXT, 2, candidates=[" dog", " cat", "at"])),
+    ("similarity", GPT, {"measure": "cca", "layers": 1, "other_layers": "0-1", "variance": "0.1", "skip": 1},
+     lambda p: explain.similarity(p, TEXT, None, "cca", 1, [0, 1], variance=0.1, skip=1)),
+    ("similarity", GPT, {"unbiased": True}, lambda p: explain.similarity(p, TEXT, unbiased=True)),
+    ("neurons", GPT, {"layers": 1, "k": 9, "clusters": 2, "seed": 3, "max_new_tokens": 2},
+     lambda p: explain.neurons(p, TEXT, 1, top=9, clusters=2, seed=3, max_new_tokens=2)),
+    ("neurons", ("t5", "seq2seq-lm"), {"side": "encoder"}, lambda p: explain.neurons(p, TEXT, side="encoder")),
+    ("neurons", ("t5", "seq2seq-lm"), {"target": "a dog"}, lambda p: explain.neurons(p, TEXT, target="a dog")),
+    ("top-tokens", GPT, {"layer": 1, "neuron": 7, "k": 2, "around": 1},
+     lambda p: explain.top_tokens(p, [TEXT], 1, 7, top=2, around=1)),
+    ("factors", GPT, {"layers": "0,2", "factors": 3, "k": 2, "seed": 1, "max_new_tokens": 2},
+     lambda p: explain.factors(p, TEXT, [0, 2], n=3, top=2, seed=1, max_new_tokens=2)),
+    ("next-token", GPT, {"k": 3}, lambda p: explain.next_token(p, TEXT, 3)),
+    ("next-token", ("t5", "seq2seq-lm"), {"target": "a dog"}, lambda p: explain.next_token(p, TEXT, target="a dog")),
+    ("sampling", GPT, {"temperature": 0.5, "top_k": 9, "top_p": "0.8", "seed": 2, "draws": 3, "k": 5},
+     lambda p: explain.sampling(p, TEXT, 0.5, 9, 0.8, seed=2, draws=3, show=5)),
+    ("beams", GPT, {"num_beams": 2, "max_new_tokens": 3, "length_penalty": 2},
+     lambda p: explain.beams(p, TEXT, 2, 3, length_penalty=2.0)),
+    ("beams", GPT, {"num_beams": 1, "beside": 1}, lambda p: explain.beams(p, TEXT, 1, beside=1)),
+    ("prediction", ("bert", "sequence-classification"), {}, lambda p: explain.prediction(p, TEXT)),
+    ("prediction", ("bert", "masked-lm"), {"k": 2}, lambda p: explain.prediction(p, text_for("masked-lm"), top_k=2)),
+    ("walk", GPT, {"layer": 1, "head": 2, "position": 3, "numbers": 4, "k": 2},
+     lambda p: explain.walk(p, TEXT, layer=1, head=2, position=3, numbers=4, top_k=2)),
+    ("walk", ("t5", "seq2seq-lm"), {"side": "encoder", "target": "a dog"},
+     lambda p: explain.walk(p, TEXT, side="encoder", target="a dog")),
+    ("walk", ("t5", "seq2seq-lm"), {"target": "a dog"}, lambda p: explain.walk(p, TEXT, target="a dog")),
+    ("positions", GPT, {"length": 9, "layer": 1}, lambda p: explain.positions(p, 9, 1)),
+    ("parameters", GPT, {}, lambda p: explain.parameters(p)),
+    ("parameters", GPT, {"published": "gpt2"}, lambda p: explain.parameters("gpt2")),
+    ("cache", GPT, {"max_new_tokens": 3}, lambda p: explain.caching(p, TEXT, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "which", "params", "call"), SAME)
+def test_the_answer_is_that_of_the_function(name, which, params, call):
+    pipe = model(*which)
+    found = QUESTIONS[name].ask(pipe, text_for(which[1]), second_for(which[1], name), **params)
+    assert_alike(found.to_dict(), call(pipe).to_dict())
+
+
+def assert_alike(a, b):
+    """The same, but for rounding: a model may lay out its weights anew after it has written for the first time."""
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert list(a) == list(b)
+        a, b = list(a.values()), list(b.values())
+    if isinstance(a, list):
+        assert len(a) == len(b)
+        for one, other in zip(a, b, strict=True):
+            assert_alike(one, other)
+    else:
+        assert a == (pytest.approx(b, rel=1e-3, abs=1e-5) if isinstance(b, float) else b)
+
+
+def test_every_parameter_is_tried_above():
+    tried = {name: set() for name in QUESTIONS}
+    for name, _, params, _ in SAME:
+        tried[name] |= set(params)
+    missing = {name: {p.name for p in q.params} - tried[name] for name, q in QUESTIONS.items()}
+    missing["similarity"].discard("other")  # below
+    missing["factors"] -= {"side", "target"}  # handed on as those of neurons
+    missing["prediction"].discard("choices")  # above, with every task
+    assert not {name: left for name, left in missing.items() if left}
+
+
+# ---- two texts, two models, words that were chosen
+
+
+def test_a_second_text():
+    bert = model("bert", "masked-lm")
+    one, two = "the cat sat", "on the [MASK]"
+    found = QUESTIONS["attention"].ask(bert, one, two)
+    np.testing.assert_array_equal(found.weights, explain.attention(bert, one, two).weights)
+    assert {token.segment for token in found.tokens} == {0, 1}
+    with pytest.raises(InputError, match="one text: leave the second"):
+        QUESTIONS["walk"].ask(bert, one, two)
+    with pytest.raises(InputError, match="about two texts"):
+        QUESTIONS["patching"].ask(bert, one, " ")
+    with pytest.raises(InputError, match="second text must be a string, not int"):
+        QUESTIONS["attention"].ask(bert, one, 3)
+
+
+def test_a_second_model():
+    ours, theirs = model(*GPT), model("bert", "masked-lm")
+    asked = QUESTIONS["similarity"]
+    found = asked.ask(ours, f"{TEXT}\n\n{TEXT} away", other=theirs)
+    assert found.to_dict() == explain.similarity(ours, [TEXT, f"{TEXT} away"], theirs).to_dict()
+    many = "\n".join([TEXT] * 9)  # enough tokens for several directions
+    few, most = (asked.ask(ours, many, measure="cca", variance=v).values for v in (0.2, 0.99))
+    assert not np.allclose(few, most)
+    assert checked(asked, {"other": "some-name"})["other"] == "some-name"  # for whoever loads it
+    with pytest.raises(InputError, match="has to be loaded"):
+        asked.ask(ours, TEXT, other="some-name")
+    with pytest.raises(InputError, match="name of a model, not 3"):
+        asked.ask(ours, TEXT, other=3)
+    with pytest.raises(InputError, match="several texts at once"):
+        asked.ask(ours, TEXT, other=model("bert", "multiple-choice"))
+
+
+def test_words_are_chosen_as_they_would_go_on():
+    pipe = model(*GPT)
+    asked = QUESTIONS["comparison"]
+    tokens = {name: pipe.tokenizer.encode(name)[0] for name in (" dog", " cat", "at")}
+
+    def ids(text, said):
+        return [c.id for c in asked.ask(pipe, text, candidates=said).candidates]
+
+    assert ids("the", "dog, cat") == [tokens[" dog"], tokens[" cat"]]
+    assert ids("the", '"at",cat') == [tokens["at"], tokens[" cat"]]
+    assert ids("the", '",", dog')[0] == pipe.tokenizer.encode(",")[0]
+    assert ids("我喜欢", "dog，cat") == [tokens[" dog"], tokens[" cat"]]
+    space = ids("the ", "at, a")
+    assert space == [tokens["at"], pipe.tokenizer.encode("a")[0]]
+    two = asked.ask(pipe, TEXT)
+    likeliest = explain.next_token(pipe, TEXT, 2).candidates
+    assert [c.id for c in two.candidates] == [c.token_id for c in likeliest]
+    early = asked.ask(pipe, TEXT, position=2)
+    there = explain.hidden_states(pipe, TEXT, 2, top_k=2).top[-1][0]
+    assert [c.text for c in early.candidates] == [text for text, _ in there]
+    with pytest.raises(InputError, match="two candidates or more"):
+        asked.ask(pipe, TEXT, candidates="dog,")
+    with pytest.raises(InputError, match=r"'unbelievablest' is .* tokens"):
+        asked.ask(pipe, TEXT, candidates="dog, unbelievablest")
+
+
+def test_a_translator_begins_where_nothing_is_written():
+    pipe = model("t5", "seq2seq-lm")
+    asked = QUESTIONS["comparison"]
+    found = asked.ask(pipe, TEXT, candidates="a, s")
+    assert found.position == 0 and len(found.tokens) == 1
+    own = asked.ask(pipe, TEXT, candidates="a, s", position=1)  # of the answer that the model writes itself
+    assert own.position == 1 and len(own.tokens) > 1
+    later = asked.ask(pipe, TEXT, candidates="a, s", target="a dog")
+    assert len(later.tokens) > 1 and later.position == len(later.tokens) - 1
+
+
+def test_labels_are_chosen_by_name():
+    pipe = model("bert", "sequence-classification")
+    found = QUESTIONS["saliency"].ask(pipe, TEXT, target="LABEL_1", against="LABEL_0")
+    assert (found.outputs[0].text, found.outputs[0].against) == ("LABEL_1", "LABEL_0")
+    assert "LABEL_1" in QUESTIONS["ablation"].ask(pipe, TEXT, chosen="LABEL_1").what
+    with pytest.raises(InputError, match=r"no label 'LABEL_2'.*Did you mean"):
+        QUESTIONS["saliency"].ask(pipe, TEXT, target="LABEL_2")
+    masked = model("bert", "masked-lm")
+    assert QUESTIONS["saliency"].ask(masked, text_for("masked-lm"), target="cat").outputs[0].text == "cat"
+
+
+def test_the_neuron_that_a_corpus_excites_is_found():
+    for pipe, words in ((model(*GPT), slice(None)), (model("bert", "features"), slice(1, -1))):  # [CLS] is no word
+        found = QUESTIONS["top-tokens"].ask(pipe, f"{TEXT}\n\na dog sat", layer=1)
+        fired = explain.neurons(pipe, TEXT, 1, top=None)
+        strongest = int(fired.activations[:, words].max(axis=1).argmax())
+        assert (found.layer, found.neuron) == fired.neurons[strongest]
+        assert found.texts == 2
+
+
+# ---- values
+
+
+INT = Param("k", "int", 5, "", low=1, high=9)
+BAD = [
+    (INT, "three", "k is a whole number, not 'three'"), (INT, 2.5, "whole number, not 2.5"), (INT, True, "not True"),
+    (INT, [1], r"not \[1\]"), (INT, "1e3", "not '1e3'"), (INT, float("nan"), "not nan"), (INT, 10**400, "whole number"),
+    (INT, "9" * 5000, "not '9999.*…"), (INT, 0, "k is 0; it can be from 1 to 9"), (INT, "10", "from 1 to 9"),
+    (Param("n", "int", 5, "", low=1), -1, "n is -1; it can be 1 or more"),
+    (Param("f", "float", 1.0, "", low=0.5, high=2), "2.5", "f is 2.5; it can be from 0.5 to 2"),
+    (Param("f", "float", 1.0, ""), "inf", "f is a number, not 'inf'"), (Param("f", "float", 1.0, ""), {}, "not {}"),
+    (Param("f", "float", 1.0, ""), True, "not True"), (Param("f", "float", 1.0, ""), 10**400, "f is a number"),
+    (Param("b", "bool", False, ""), "perhaps", "b is yes or no, not 'perhaps'"),
+    (Param("b", "bool", False, ""), [], "yes or no"),
+    (Param("t", "text", None, ""), 3, "t is a text, not 3"),
+    (Param("t", "text", None, ""), "x" * (LONGEST + 1), "20,001 characters; 20,000 are the most"),
+    (Param("c", "choice", "red", "", ("red", "blue")), "bleu", "c is one of red, blue, not 'bleu'. Did you mean blue"),
+    (Param("c", "choice", "red", "", ("red", "blue")), ["red"], "c is one of red, blue"),
+    (Param("layers", "layers", None, ""), "1;2", "layers are numbers such as 3, or 0-2,5, not '1;2'"),
+    (Param("layers", "layers", None, ""), [1, "x"], "layers are numbers"),
+    (Param("layers", "layers", None, ""), [True], "layers are numbers"),
+    (Param("layers", "layers", None, ""), 1.5, "layers are numbers"),
+    (Param("layers", "layers", None, ""), "3-1", "counts backwards; write 1-3"),
+    (Param("layers", "layers", None, ""), "0-999999999", "10,000 numbers are the most"),
+    (Param("other", "model", None, ""), ["a"], "other is the name of a model"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("param", "value", "words"), BAD)
+def test_bad_values_are_refused_in_words(param, value, words):
+    with pytest.raises(InputError, match=words) as refused:
+        param.checked(value)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("param", "value", "wanted"),
+    [
+        (INT, " 7 ", 7), (INT, 3.0, 3), (INT, None, 5), (INT, "", 5), (INT, " ", 5),
+        (Param("n", "int", 0, ""), "-1", -1),
+        (Param("f", "float", 1.0, ""), "0.25", 0.25), (Param("f", "float", 1.0, ""), 2, 2.0),
+        (Param("b", "bool", False, ""), "Yes", True), (Param("b", "bool", True, ""), "off", False),
+        (Param("b", "bool", True, ""), False, False),
+        (Param("t", "text", None, ""), " is ", " is "), (Param("t", "text", None, ""), "", None),
+        (Param("c", "choice", "red", "", ("red", "blue")), " blue", "blue"),
+        (Param("layers", "layers", None, ""), "all", None), (Param("layers", "layers", None, ""), 3, [3]),
+        (Param("layers", "layers", None, ""), "0 - 2, 5 -1", [0, 1, 2, 5, -1]),
+        (Param("layers", "layers", None, ""), "0-2，5，-1", [0, 1, 2, 5, -1]),
+        (Param("layers", "layers", None, ""), [2, "4-5"], [2, 4, 5]),
+    ],
+)  # fmt: skip
+def test_good_values_become_what_they_mean(param, value, wanted):
+    got = param.checked(value)
+    assert got == wanted and type(got) is type(wanted)
+    assert param.checked(got) == wanted  # looking twice changes nothing
+
+
+def test_what_is_asked_is_looked_at_before_the_model_runs():
+    asked, pipe = QUESTIONS["attention"], model(*GPT)
+    with pytest.raises(
+        InputError, match=r"attention has no parameter 'layer'; it has layers, heads.*Did you mean layers"
+    ):
+        asked.ask(pipe, TEXT, layer=1)
+    with pytest.raises(InputError, match="parameters has no parameter 'text2'; it has none"):
+        checked(replace(QUESTIONS["parameters"], params=()), {"text2": 1})
+    for name in ("text", "pipe", "self"):  # a page may say anything
+        with pytest.raises(InputError, match=f"no parameter '{name}'"):
+            asked.ask(pipe, TEXT, **{name: "x"})
+    for nothing in ("", "  \n", None):
+        with pytest.raises(InputError, match="no text to explain"):
+            asked.ask(pipe, nothing)
+    with pytest.raises(InputError, match="text must be a string, not list"):
+        asked.ask(pipe, [TEXT])
+    assert QUESTIONS["next-token"].ask(pipe, "").text == ""
+    with pytest.raises(InputError, match="no layer 9"):
+        asked.ask(pipe, TEXT, layers="9")
+    with pytest.raises(InputError, match="reads at most 48"):
+        asked.ask(pipe, TEXT * 30)
+
+
+def test_an_unknown_question_is_refused():
+    assert question("saliency") is QUESTIONS["saliency"]
+    with pytest.raises(InputError, match=r"There is no question 'salency'\. Did you mean saliency"):
+        question("salency")
+    for odd in (None, 3, ["saliency"], "x" * 9999):
+        with pytest.raises(InputError, match="There is no question"):
+            question(odd)
+
+
+def test_the_table_can_be_sent_and_drawn():
+    sent = json.loads(json.dumps([one.to_dict() for one in QUESTIONS.values()], allow_nan=False))
+    assert {one["name"] for one in sent} == set(QUESTIONS)
+    for one in QUESTIONS.values():
+        assert (WEB / f"{one.kind.replace('-', '_')}.js").is_file(), one.kind
+        names = [param.name for param in one.params]
+        assert len(set(names)) == len(names) and all(name.isidentifier() for name in names)
+        assert one.help.endswith((".", "?")) and one.title.endswith("?")
+        for param in one.params:
+            assert param.help.endswith("."), param
+            assert param.default is None or param.checked(param.default) == param.default
+    groups = [one.group for one in QUESTIONS.values()]
+    assert groups == sorted(groups, key=groups.index)  # each group stands together
+    both, single = model("t5", "seq2seq-lm"), model(*GPT)
+    assert "target" in {p.name for p in QUESTIONS["attention"].params_for(both)}
+    assert {p.name for p in QUESTIONS["attention"].params_for(single)} == {"layers", "heads", "words"}

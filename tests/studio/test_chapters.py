@@ -1,0 +1,137 @@
+"""Every chapter in a real browser: read to its end in both languages and themes, with a sentence of one's own."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import clearhead.studio
+from tests.studio.browser import CONTRAST, browser, settled, studio, visit  # noqa: F401 (fixtures)
+
+CHAPTERS = sorted(path.stem for path in (Path(clearhead.studio.__file__).parent / "web/chapters").glob("*.js"))
+# Prose and words around figures in 中文 that hold no Chinese, or a run of English that was forgotten.
+ENGLISH = r"""
+() => [...document.querySelectorAll(".st-article h1, .st-lede, .st-prose, .st-control-name, .ch-question, figcaption")]
+  .filter((one) => one.checkVisibility()).map((one) => {
+    const copy = one.cloneNode(true);
+    copy.querySelectorAll("code, em").forEach((part) => part.remove()); // code, and examples in the model's language
+    return copy.textContent.trim();
+  }).filter((text) => text && (!/[\u4e00-\u9fff]/.test(text) || /([A-Za-z]{2,}[ ,]+){7,}/.test(text)))
+"""
+
+
+def read_through(page):
+    """Scroll from figure to figure, as nothing is asked before it is near. Gives how many there are."""
+    page.wait_for_function("() => document.querySelector('.st-kicker')?.textContent")
+    figures = page.locator(".st-live:visible")
+    count = figures.count()
+    for n in range(count):
+        figures.nth(n).scroll_into_view_if_needed()
+        figures.nth(n).locator("figcaption, .st-error").first.wait_for(state="attached")
+    page.wait_for_function("() => !document.querySelector('[aria-busy], .st-thinking')")
+    assert page.locator(".st-error:visible").all_inner_texts() == []
+    settled(page, count)
+    return count
+
+
+def words(page):
+    return page.locator(".st-article h1, .st-prose, .ch-question, figcaption").all_inner_texts()
+
+
+@pytest.mark.parametrize("slug", CHAPTERS)
+def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch):  # noqa: F811
+    with visit(browser, studio, f"/chapters/{slug}") as page:
+        count = read_through(page)
+        assert count >= 4
+        english = words(page)
+        assert page.evaluate(CONTRAST) == []
+
+        page.get_by_role("button", name="中文").click()
+        page.get_by_role("button", name="深色页面").click()
+        chinese = words(page)
+        assert [text for text in english if text.strip() and text in chinese] == []
+        assert page.evaluate(ENGLISH) == []
+        assert page.locator('.ch-figure:not([data-theme="dark"])').count() == 0
+        assert page.evaluate(CONTRAST) == []
+
+        before = page.locator(".ch-body").all_inner_texts()
+        page.set_viewport_size({"width": 360, "height": 800})
+        page.wait_for_timeout(200)
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        page.set_viewport_size({"width": 1280, "height": 900})
+
+        sentence = page.locator('.st-bar textarea[name="text"]')
+        sentence.fill("Now " + sentence.input_value())
+        page.wait_for_function("() => location.search.includes('text=Now')")
+        assert read_through(page) == count
+        after = page.locator(".ch-body").all_inner_texts()
+        assert sum(old != new for old, new in zip(before, after, strict=True)) >= 2
+
+        code = page.locator(".st-code code").last.inner_text()
+        monkeypatch.chdir(studio.runs_folder.parent)  # where the models lie that are not shipped
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            exec(compile(code, slug, "exec"), {"__name__": "__main__"})
+        assert said.getvalue().strip()
+
+
+def test_what_is_chosen_in_one_step_is_chosen_in_all(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/attention") as page:
+        read_through(page)
+        steps = page.locator('.st-live[data-question="attention-steps"]')
+        assert steps.count() == 6
+        steps.nth(1).locator('.ch-tok[data-at="t7"]').click()
+        steps.nth(4).locator('.ch-controls [data-at="head1"]').click()
+        page.get_by_role("button", name="中文").click()
+        for n in range(6):
+            assert steps.nth(n).locator(".ch-tok.ch-on").get_attribute("data-at") == "t7"
+            assert steps.nth(n).locator('.ch-controls [data-at="head1"]').get_attribute("aria-pressed") == "true"
+        assert "100.0 %" in steps.nth(3).inner_text()
+        page.locator(".st-choice select").select_option(label="最后一层")
+        page.wait_for_function("() => document.querySelector('[data-question=attention] select').value === '2'")
+        read_through(page)
+
+
+def test_a_translation_is_written(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/transformer") as page:
+        page.locator(".st-writer .st-button").click()
+        page.locator(".st-writer .st-button").wait_for()
+        assert "Mädchen" in page.locator(".st-written").inner_text()
+
+
+def test_a_next_token_that_is_chosen_joins_the_sentence(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/gpt2?model=random-gpt2&text=the+cat") as page:
+        settled(page)
+        page.locator('[data-question="next-token"] .ch-ranked > button').nth(1).click()
+        page.wait_for_function("() => document.querySelector('.st-bar textarea').value.length > 'the cat'.length")
+        page.wait_for_function("() => new URLSearchParams(location.search).get('text').length > 'the cat'.length")
+
+
+def test_the_model_writes_with_what_is_set_in_the_figure(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/gpt2?model=random-gpt2") as page:
+        figure = page.locator('[data-question="sampling"]')
+        figure.scroll_into_view_if_needed()
+        slider = figure.locator('input[data-at="temperature"]')
+        slider.wait_for()
+        slider.fill("0.5")
+        slider.dispatch_event("change")
+        figure.locator('[data-at="again"]').click()  # the model draws with it, and the slider stays where it is
+        figure.locator(".ch-tok").first.wait_for()
+        assert slider.input_value() == "0.5"
+        with page.expect_request("**/api/generate") as asked:
+            page.locator(".st-writer .st-button").click()
+        assert json.loads(asked.value.post_data)["options"]["temperature"] == 0.5
+        page.locator(".st-writer .st-button").wait_for()
+
+
+def test_a_neuron_that_is_chosen_is_looked_up(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/why?model=random-gpt2") as page:
+        neurons, places = (page.locator(f'[data-question="{name}"]') for name in ("neurons", "top-tokens"))
+        neurons.scroll_into_view_if_needed()
+        neurons.locator("canvas").wait_for()
+        places.locator("figcaption").wait_for()
+        name = neurons.locator('[data-row="1"]').text_content().split("] ")[-1]
+        assert places.locator(".ch-question", has_text=f"{name} ").count() == 0
+        neurons.locator("canvas").click(position={"x": 9, "y": 30})  # the second row
+        places.locator(".ch-question", has_text=f"{name} ").wait_for()
