@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from clearhead import hub, models
@@ -546,14 +547,15 @@ def test_a_name_that_is_none(where):
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_a_failed_save_leaves_things_as_they_were(tmp_path, monkeypatch, existing):
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("No space left on device")])
+def test_a_failed_save_leaves_things_as_they_were(tmp_path, monkeypatch, existing, error):
     gpt2().save_pretrained(tmp_path / "a")
     ours = hub.load_model(tmp_path / "a")
     target = tmp_path / ("a" if existing else "new")
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
     def full(*args, **kwargs):
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr("clearhead.hub.weights.save_file", full)
     with pytest.raises(CheckpointError, match="No space left"):
@@ -565,3 +567,4 @@ def test_saved_folder_is_readable_by_others(tmp_path):
     gpt2().save_pretrained(tmp_path / "a")
     hub.save_model(hub.load_model(tmp_path / "a"), tmp_path / "b")
     assert (tmp_path / "b").stat().st_mode & 0o055 == 0o055
+    assert len({path.stat().st_mode for path in (tmp_path / "b").iterdir()}) == 1  # the weights like the rest

@@ -107,3 +107,21 @@ def test_all_that_ships_is_small():
 )
 def test_the_translators_translate(name, source, target):
     assert ch.load(name).generate(source, num_beams=5) == target
+
+
+def test_the_others_have_learned_something():
+    """Each is far better than chance at what its card says: the weights came through the packing."""
+    stories = ch.load("stories")
+    text = "Once upon a time there was a king who had three sons, and the youngest was called Hans."
+    ids = stories.tokenizer(text, return_tensors="pt")["input_ids"]
+    assert float(stories.model(input_ids=ids, labels=ids).loss.detach()) < 3.2  # chance: 9
+    [guesses] = ch.load("bert-mini").fill("The [MASK] was sitting on the throne and the queen beside him.")
+    assert guesses[0].token == "king"
+    for name, sentence, label in (
+        ("sentiment", "A warm, funny and clever film.", "positive"),
+        ("sentiment", "The plot makes no sense and the actors are bored.", "negative"),
+        ("intents", "My card has not arrived yet.", "card_arrival"),
+    ):
+        pipe = ch.load(name)
+        scores = pipe.model(**pipe.tokenizer(sentence, return_tensors="pt")).logits[0]
+        assert pipe.model.config.id2label[int(scores.argmax())] == label
