@@ -73,6 +73,7 @@ def test_own_held_out_data_takes_the_place_of_a_share(text):
     assert yaml.safe_load(inside(*words, "steps=9").stdout)["data"]["held_out"] == 0.02
     assert yaml.safe_load(inside(*words, f"data.valid={text}").stdout)["data"]["held_out"] == 0
     assert yaml.safe_load(inside(*words, "data.valid.path=x").stdout)["data"]["held_out"] == 0
+    assert yaml.safe_load(inside(*words, "data.valid=null").stdout)["data"]["held_out"] == 0.02
 
 
 def test_from_text_to_a_model_that_writes(text, tmp_path):

@@ -155,7 +155,7 @@ def test_what_cannot_be_asked():
         (gpt, {"how": "half"}, "how="), (gpt, {"top_k": 0}, "top_k"), (bert, {}, "in place of a word"),
         (small("bert", "features"), {}, "no chances"), (small("electra", "replaced-token"), {}, "no chances"),
         (small("bert", "sequence-classification"), {"position": 1}, "leave the position out"),
-        (small("bert", "token-classification"), {}, "Say position"), (gpt, {"position": 77}, "no position 77"),
+        (small("bert", "token-classification"), {}, "Say which position"), (gpt, {"position": 77}, "no position 77"),
         (small("xlnet"), {}, "no chances"), (gpt, {"layers": 9}, "3 layers"), (gpt, {"chosen": "cat dog"}, "tokens"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):

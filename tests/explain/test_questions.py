@@ -125,7 +125,7 @@ SAME = [
      lambda p: explain.hidden_states(p, TEXT, 2, candidates=[" dog", " cat", "at"])),
     ("similarity", GPT, {"measure": "cca", "layers": 1, "other_layers": "0-1", "variance": "0.1", "skip": 1},
      lambda p: explain.similarity(p, TEXT, None, "cca", 1, [0, 1], variance=0.1, skip=1)),
-    ("similarity", GPT, {"unbiased": True}, lambda p: explain.similarity(p, TEXT, unbiased=True)),
+    ("similarity", GPT, {"unbiased": False}, lambda p: explain.similarity(p, TEXT, unbiased=False)),
     ("neurons", GPT, {"layers": 1, "k": 9, "clusters": 2, "seed": 3, "max_new_tokens": 2},
      lambda p: explain.neurons(p, TEXT, 1, top=9, clusters=2, seed=3, max_new_tokens=2)),
     ("neurons", ("t5", "seq2seq-lm"), {"side": "encoder"}, lambda p: explain.neurons(p, TEXT, side="encoder")),
@@ -208,7 +208,7 @@ def test_a_second_model():
     ours, theirs = model(*GPT), model("bert", "masked-lm")
     asked = QUESTIONS["similarity"]
     found = asked.ask(ours, f"{TEXT}\n\n{TEXT} away", other=theirs)
-    assert found.to_dict() == explain.similarity(ours, [TEXT, f"{TEXT} away"], theirs).to_dict()
+    assert found.to_dict() == explain.similarity(ours, [TEXT, f"{TEXT} away"], theirs, unbiased=True).to_dict()
     many = "\n".join([TEXT] * 9)  # enough tokens for several directions
     few, most = (asked.ask(ours, many, measure="cca", variance=v).values for v in (0.2, 0.99))
     assert not np.allclose(few, most)
@@ -273,7 +273,8 @@ def test_the_neuron_that_a_corpus_excites_is_found():
     for pipe, words in ((model(*GPT), slice(None)), (model("bert", "features"), slice(1, -1))):  # [CLS] is no word
         found = QUESTIONS["top-tokens"].ask(pipe, f"{TEXT}\n\na dog sat", layer=1)
         fired = explain.neurons(pipe, TEXT, 1, top=None)
-        strongest = int(fired.activations[:, words].max(axis=1).argmax())
+        fires = fired.activations[:, words]
+        strongest = int((fires.max(axis=1) - fires.mean(axis=1)).argmax())  # not one that always fires
         assert (found.layer, found.neuron) == fired.neurons[strongest]
         assert found.texts == 2
 
@@ -383,3 +384,12 @@ def test_the_table_can_be_sent_and_drawn():
     both, single = model("t5", "seq2seq-lm"), model(*GPT)
     assert "target" in {p.name for p in QUESTIONS["attention"].params_for(both)}
     assert {p.name for p in QUESTIONS["attention"].params_for(single)} == {"layers", "heads", "words"}
+
+
+@pytest.mark.parametrize("name", ["ablation", "saliency", "hidden-states", "comparison", "patching"])
+def test_a_page_is_not_told_the_names_of_python(name):
+    """What is missing is said in words that hold for a form, a terminal and a function."""
+    with pytest.raises(InputError) as told:
+        QUESTIONS[name].ask(model("bert", "masked-lm"), "the cat sat", "the dog sat" if name == "patching" else None)
+    assert "[MASK]" in str(told.value)
+    assert "=" not in str(told.value)

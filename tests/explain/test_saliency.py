@@ -344,7 +344,7 @@ def test_what_cannot_be_explained():
         (bert, "the [MASK]", {"steps": 0}, "steps"),
         (t5, "the cat", {"max_new_tokens": 0}, "nothing is written"),
         (small("bert", "question-answering"), "the cat", {}, "does not explain"),
-        (small("bert", "sequence-classification"), "the cat", {"outputs": 1}, "leave outputs out"),
+        (small("bert", "sequence-classification"), "the cat", {"outputs": 1}, "leave out which tokens"),
     ):
         with pytest.raises(InputError, match=words):
             saliency(pipe, text, **asked)

@@ -159,12 +159,26 @@ def test_a_head_that_is_clicked_is_taken_away(browser, studio):  # noqa: F811
         assert query(page)["without"] == "1"
 
 
+def test_the_first_two_texts_fit_each_shipped_model(browser, studio):  # noqa: F811
+    """They are as long as each other in its tokens, and it answers them differently: patching can be shown at once."""
+    with visit(browser, studio, "/lab") as page:
+        for name in ("stories", "bert-mini", "sentiment", "intents", "translate-en-de", "translate-en-fr"):
+            page.goto(f"{studio.address}/lab?model={name}&question=patching")
+            settled(page)
+            assert page.locator(".st-error").count() == 0
+            first, second = page.locator(".st-live").inner_text().split("→ ")[1:3]
+            assert first.split()[0] != second.split()[0]
+
+
 @pytest.mark.parametrize(("vs", "other"), [("text", "a dog ran"), ("model", "both")])
 def test_two_side_by_side(vs, other, browser, studio):  # noqa: F811
     with visit(browser, studio, lab(more=f"&vs={vs}&other={quote(other)}")) as page:
         settled(page, count=2)
         names = page.locator(".st-column-name").all_inner_texts()
         assert names == ([TEXT, "a dog ran"] if vs == "text" else ["random-gpt2", "both"])
+        if vs == "text":  # the same head of the same model
+            first, second = page.locator(".st-column .st-actions").all_inner_texts()
+            assert first == second
         boxes = [page.locator(".st-column").nth(n).bounding_box() for n in (0, 1)]
         assert boxes[0]["y"] == boxes[1]["y"]
         assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
@@ -224,8 +238,9 @@ def test_errors_are_words_on_the_page(browser, studio):  # noqa: F811
     with visit(browser, studio, lab(model="nobody"), allow=("404",)) as page:
         page.locator(".st-error").wait_for()
         assert "nobody" in page.locator(".st-error").inner_text()
-    with visit(browser, studio, "/nowhere", allow=("404",)) as page:
-        assert page.locator("body").inner_text()
+    for path in ("/nowhere", "/chapters/nowhere"):
+        with visit(browser, studio, path, allow=("404",)) as page:
+            assert "no such page" in page.get_by_role("alert").inner_text()
     with visit(browser, studio, "/runs", allow=("ERR_CONNECTION_REFUSED",)) as page:
         page.route("**/api/**", lambda route: route.abort("connectionrefused"))
         page.goto(studio.address + "/lab")

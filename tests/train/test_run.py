@@ -5,6 +5,7 @@ import json
 import logging
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,10 +13,12 @@ import torch
 import clearhead as ch
 from clearhead import models
 from clearhead.errors import CheckpointError, ConfigError, InputError
-from clearhead.text import train_tokenizer
+from clearhead.text import load_tokenizer, train_tokenizer
 from clearhead.train import read_recipe, train
 from clearhead.train.objectives import OBJECTIVES
+from clearhead.train.objectives.causal import CausalLM
 from clearhead.train.objectives.distillation import student_of
+from clearhead.train.run import _Run
 from tests.train.runs import WORDS, check_command, left_by, recipe, weights
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -456,6 +459,40 @@ def test_a_folder_with_something_else(tmp_path):
     with pytest.raises(CheckpointError, match=r"no recipe\.yaml"):
         train(recipe(tmp_path))
     assert (tmp_path / "run/model/mine.txt").read_text() == "mine"
+
+
+def test_nothing_of_the_users_is_replaced(tmp_path):
+    """A folder may hold a recipe and a tokenizer that no run has made."""
+    own = tmp_path / "run/recipe.yaml"
+    (tmp_path / "run/tokenizer").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"holds tokenizer, but no recipe\.yaml"):
+        train(recipe(tmp_path))
+    own.write_text("# why I chose this\nobjective: causal-lm\n")
+    with pytest.raises(CheckpointError, match=r"write over .*recipe\.yaml"):
+        train(recipe(tmp_path))
+    assert (tmp_path / "run/tokenizer").is_dir() and own.read_text().startswith("# why")
+
+
+def test_a_tokenizer_alone_can_be_taken(tmp_path):
+    """As an earlier run or `clearhead tokenize --train` has left it: without a config.json."""
+    train_tokenizer(WORDS * 3, "bpe", 290).save(tmp_path / "mine")
+    result = train(recipe(tmp_path, tokenizer={"start": str(tmp_path / "mine")}))
+    assert ch.load(str(result.model)).tokenizer.get_vocab() == load_tokenizer(tmp_path / "mine").get_vocab()
+
+
+def test_held_out_blocks_are_read_in_batches_of_their_own_size(tmp_path, monkeypatch):
+    sizes = []
+    measure = CausalLM.measure
+    monkeypatch.setattr(
+        CausalLM, "measure", lambda *args: sizes.append(len(args[2].inputs["labels"])) or measure(*args)
+    )
+    train(recipe(tmp_path, batch={"tokens": 64, "length": 16}, evaluation={"batch_size": 2}))
+    assert max(sizes) == 2
+
+
+def test_large_data_and_data_of_unknown_size_have_workers(tmp_path):
+    run = SimpleNamespace(recipe=read_recipe(recipe(tmp_path, data__workers=2)))
+    assert [_Run._workers(run, SimpleNamespace(size=size)) for size in (10**8, None, 10)] == [2, 2, 0]
 
 
 def test_kernels_are_loaded_before_the_first_step(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from clearhead.explain.next_token import next_token
 from clearhead.explain.parameters import parameters
 from clearhead.explain.patching import patching
 from clearhead.explain.positions import positions
-from clearhead.explain.prediction import prediction
+from clearhead.explain.prediction import Answer, Choice, Prediction, prediction
 from clearhead.explain.query_key import query_key
 from clearhead.explain.saliency import saliency
 from clearhead.explain.sampling import sampling
@@ -135,3 +135,11 @@ def test_patching_shows_the_texts_and_the_effect(pipe):
     assert all(f"{value:.2f}" in text for value in found.effect.ravel())
     assert f"{found.clean_score:.2f}" in text and "corrupted" in text
     assert "█" in printed(patching(pipe, TEXT, CHANGED), 60)  # too many columns for numbers: shades
+
+
+def test_of_many_labels_the_likeliest_are_shown_as_they_are():
+    choices = [Choice(f"[/b] label {n}", (12 - n) / 78, 0.0) for n in range(12)]
+    text = printed(Prediction("small", "sequence-classification", [], [Answer("label", None, choices)]), 80)
+    assert "[/b] label 9" in text
+    assert "label 10" not in text
+    assert "2 more, 3.8% together" in text

@@ -3,13 +3,12 @@
 import pytest
 
 import clearhead as ch
-from clearhead.views.widget import widget
 
 pytest.importorskip("anywidget")
 
 
 def test_a_widget_holds_the_finding_and_what_is_chosen():
-    made = widget(ch.explain.next_token(ch.load("random-gpt2"), "The robot"), lang="zh")
+    made = ch.explain.next_token(ch.load("random-gpt2"), "The robot").widget(lang="zh")
     assert made.lang == "zh" and made.state == {}
     sent = made.get_state()
     assert sent["finding"]["kind"] == "next-tokens" and sent["lang"] == "zh"

@@ -102,7 +102,7 @@ def features_command(
 
 @app.command("similarity")
 def similarity_command(
-    model: Model = "google-bert/bert-base-uncased",
+    model: Model = "bert-mini",
     data: Annotated[
         str | None, typer.Option(help="Pairs, a table: sentence, sentence, score; default: a small set of our own.")
     ] = None,
@@ -113,6 +113,8 @@ def similarity_command(
     """Why raw vectors are poor for similarity: cosines of sentences that mean the same, and of others.
 
     Examples:
+
+      clearhead study similarity
 
       clearhead study similarity --model google-bert/bert-base-uncased
 

@@ -112,9 +112,9 @@ def command(
 
 def _complete(settings: list[str]) -> list[str]:
     """Held-out data that is named takes the place of a share of the training data that the recipe keeps back."""
-    named = [setting.split("=")[0].strip() for setting in settings]
-    own = any(f"{key}.".startswith("data.valid.") for key in named) and "data.held_out" not in named
-    return [*settings, "data.held_out=0"] if own else settings
+    said = {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in settings)}
+    named = any(f"{key}.".startswith("data.valid.") and value not in ("", "null", "~") for key, value in said.items())
+    return [*settings, "data.held_out=0"] if named and "data.held_out" not in said else settings
 
 
 def _list() -> None:
@@ -122,6 +122,7 @@ def _list() -> None:
 
     out().print(table_of(recipes()))
     note("\nRead one:  clearhead train language-model --show")
+    note("That of a shipped model:  clearhead train stories --show")
 
 
 # ---- a run

@@ -55,6 +55,12 @@ class Finding:
         write_whole(target, text.encode("utf-8"), InputError)
         return target
 
+    def widget(self, lang: str = "en") -> Any:
+        """The picture as a notebook widget (needs anywidget): what is pinned is `.state`, to Python and back."""
+        from clearhead.views.widget import widget
+
+        return widget(self, lang)
+
     def _page(self) -> str:
         from clearhead.views.page import page  # a finding draws itself when it is asked to, and only then
 

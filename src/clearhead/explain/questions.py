@@ -288,11 +288,12 @@ def _top_tokens(pipe: Pipeline, text: str, second: str | None, v: Any) -> Findin
 
 
 def _excited(pipe: Pipeline, text: str, layer: int, side: Any) -> int:
-    """The neuron of a layer that fires most strongly at a word of the text."""
+    """The neuron of a layer that one word of the text excites most, above what it does at the others."""
     target = "" if side and pipe.model.language_head is None else None  # a decoder that has to be given something
     found = neurons(pipe, text, layer, top=None, side=side, target=target)
     words = [n for n, token in enumerate(found.tokens) if not token.special] or [0]
-    return found.neurons[int(found.activations[:, words].max(axis=1).argmax())][1]
+    fires = found.activations[:, words]  # (neurons, words)
+    return found.neurons[int((fires.max(axis=1) - fires.mean(axis=1)).argmax())][1]
 
 
 def _similarity(pipe: Pipeline, text: str, second: str | None, v: Any) -> Finding:

@@ -95,7 +95,9 @@ def similarity(
     ours, theirs, aligned = _aligned_states(a, other, given, skip)
     count = ours.shape[1]
     if count < LEAST:
-        raise InputError(f"Only {count} tokens can be compared; give more text: {LEAST} at least, better hundreds.")
+        raise InputError(
+            f"There is too little to compare: {count} of at least {LEAST} tokens, better hundreds. Give more text."
+        )
     chosen_a, chosen_b = (
         places("layer", asked, len(states), f"{name or 'the model'} has layers 0 (the embedding) to {len(states) - 1}")
         for asked, states, name in ((layers_a, ours, a.name), (layers_b, theirs, other.name))

@@ -141,9 +141,9 @@ def as_device(device: torch.device | str | None) -> torch.device:
         place = torch.device("cpu" if device is None else device)
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        reason = (str(error).splitlines() or [""])[0]
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")
         raise InputError(
-            f"The device {device!r} cannot be used here: {reason} The CPU always can: device='cpu'."
+            f"The device {device!r} cannot be used here: {reason}. The CPU always can: device='cpu'."
         ) from None
     return place
 

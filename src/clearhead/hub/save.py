@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safetensors import SafetensorError
+
 from clearhead.errors import CheckpointError, InputError
 from clearhead.hub.assign import published_tensors
 from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES
@@ -92,8 +94,9 @@ def save_model(
         _carry_over(target, work, tokenizer is not None)
         work.chmod(0o755)  # mkdtemp makes a private folder
         _put_in_place(work, target)
-    except OSError as error:
-        raise CheckpointError(f"The model was not saved to {target}: {error.strerror or error}.") from None
+    except (OSError, SafetensorError) as error:  # a full disk is either of them
+        why = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"The model was not saved to {target}: {why}.") from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return target

@@ -180,6 +180,14 @@ def _open_bin(path: Path) -> dict[str, Tensor]:
     return dict(tensors)
 
 
+def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """A safetensors file with the rights of any other new file: the library's own is for its owner alone."""
+    path.touch()
+    rights = path.stat().st_mode
+    save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(rights)
+
+
 def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard_bytes: int) -> None:
     """Write safetensors into `folder`: one file, or numbered shards with an index when they do not fit one."""
     shards: list[list[str]] = [[]]
@@ -189,7 +197,7 @@ def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard
 
     def flush() -> None:
         path = folder / f"shard-{len(paths) + 1}"
-        save_file(waiting, path, metadata={"format": "pt"})
+        write_tensors(waiting, path)
         paths.append(path)
         waiting.clear()
 

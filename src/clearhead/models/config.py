@@ -178,8 +178,8 @@ class Config:
             elif value is not None:
                 raise ConfigError(
                     f"This {cls.family} configuration has an option that Clearhead does not know: {key} = {value!r}."
-                    f"{did_you_mean(key, by_key)} If it does not change what the model computes, "
-                    f'load with ignore_options=["{key}"].'
+                    f"{did_you_mean(key, sorted(by_key.keys() | fields))} If it does not change what the model "
+                    f'computes, load with ignore_options=["{key}"].'
                 )
         values.pop("label2id", None)
         values["id2label"] = _labels(raw)

@@ -154,7 +154,7 @@ def check_positions(position_ids: Tensor, limit: int | None) -> None:
         needed = max(position_ids.shape[-1], int(position_ids.max()) + 1)
         raise InputError(
             f"The input reaches position {needed}, but this model has {limit}. "
-            "Shorten the text (truncation=True, max_length=…) or choose a model with more positions."
+            "Shorten the text, or choose a model with more positions."
         )
     if can_look(position_ids) and int(position_ids.min()) < 0:
         raise InputError(f"position_ids must not be negative; the smallest is {int(position_ids.min())}.")

@@ -26,7 +26,7 @@ from clearhead.studies.probe import logistic_regression, scikit_learn
 from clearhead.studies.study import Study, Watch, blocks, empty_table, percent, silent
 from clearhead.train import train as run_recipe
 from clearhead.train.data.sources import Source, open_source
-from clearhead.train.log import Watcher
+from clearhead.train.log import Event, Watcher
 from clearhead.train.objectives.base import Batch, Example
 from clearhead.train.objectives.classification import Classification
 
@@ -214,8 +214,13 @@ def _fine_tuned(
         "schedule": {"name": "linear", "warmup": 0.1},
         "epochs": 3,
     }
-    done = run_recipe(recipe, settings, watchers)
+    sentences = []  # that are learned from: `settings` may take fewer
+
+    def begun(event: Event) -> None:
+        if event["event"] == "begin":
+            sentences.append(event["examples"])
+
+    done = run_recipe(recipe, settings, [*watchers, begun])
     if not done.finished:
         raise InputError(f"Fine-tuning was stopped at step {done.step}. The same command goes on from there.")
-    count = sum(1 for _ in _source(train, columns).records())
-    return Score(FINE_TUNED, count, None, None, None, done.test.get("accuracy"))
+    return Score(FINE_TUNED, sentences[-1], None, None, None, done.test.get("accuracy"))

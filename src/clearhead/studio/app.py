@@ -285,6 +285,8 @@ def _routes(studio: Studio) -> FastAPI:
         elif isinstance(error, BusyError):
             status = 503
         elif isinstance(error, HTTPException):
+            if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
+                return HTMLResponse(SHELL, 404)  # a person at an address that is none: the page says so
             words = {404: "There is nothing at this address.", 405: "This address is asked another way."}
             message = words.get(error.status_code, str(error.detail))
             return JSONResponse({"error": {"message": message}}, error.status_code)

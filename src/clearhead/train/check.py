@@ -16,7 +16,7 @@ from clearhead.text import Tokenizer
 from clearhead.train import lora
 from clearhead.train.data import Source
 from clearhead.train.data.sources import FileSource, ParallelSource
-from clearhead.train.objectives import Objective, check_options, objective_class, options_of
+from clearhead.train.objectives import Objective, objective_class, options_of
 from clearhead.train.objectives.base import check_columns
 from clearhead.train.objectives.distillation import student_of
 from clearhead.train.optim import optimizer
@@ -41,7 +41,6 @@ def check_run(
     source_tokenizer   of a model whose source has words of its own
     """
     kind = objective_class(recipe.objective["name"])
-    check_options(kind, [option for option in recipe.objective if option != "name"])
     asked, missing = recipe.schedule, [name for name in kind.examined_with if importlib.util.find_spec(name) is None]
     if missing and "test" in sources:
         raise InputError(f"{kind.name} examines the test data with {missing[0]}: pip install clearhead[train]")

@@ -18,10 +18,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, InputError
+from clearhead.hub.weights import write_tensors
 from clearhead.models import Model
 from clearhead.models.checkpoint import Entry
 from clearhead.nn.glass import compile_pattern
@@ -211,7 +212,7 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
     target = Path(folder).expanduser()
     try:
         target.mkdir(parents=True, exist_ok=True)
-        save_file({k: t.cpu().contiguous() for k, t in tensors.items()}, target / WEIGHTS, metadata={"format": "pt"})
+        write_tensors({k: t.cpu().contiguous() for k, t in tensors.items()}, target / WEIGHTS)
         (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"The adapter was not saved to {target}: {error}.") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -201,10 +201,7 @@ def _text_of(path: Path) -> str:
 
 
 def _parse(text: str, name: str) -> Any:
-    try:
-        import yaml
-    except ImportError:
-        raise ConfigError("Recipes are YAML, and no reader is installed: pip install clearhead[train]") from None
+    import yaml
 
     class Strict(yaml.SafeLoader):
         """YAML in which a key stands once: of two, one would be ignored in silence."""
@@ -295,10 +292,10 @@ def _build(kind: Any, said: Mapping[str, Any], path: str, name: str) -> Any:
     for key in said:
         if key not in known:
             raise _unknown(name, path + str(key), known)
-    return kind(**{key: _value(types_of[key], value, path + key, name) for key, value in said.items()})
+    return kind(**{key: typed(types_of[key], value, path + key, name) for key, value in said.items()})
 
 
-def _value(kind: Any, value: Any, path: str, name: str) -> Any:
+def typed(kind: Any, value: Any, path: str, name: str) -> Any:
     """The value, if it is of the field's type; whole numbers pass for fractions, and 1e-4 for a number."""
     if path == "objective" and isinstance(value, str):
         return {"name": value}
@@ -314,9 +311,13 @@ def _value(kind: Any, value: Any, path: str, name: str) -> Any:
         if origin in (int, float) and (number := _number(value)) is not None and number == origin(number):
             return origin(number)
         if origin is list and isinstance(value, list):
-            return [_value(get_args(option)[0], item, f"{path}[{n}]", name) for n, item in enumerate(value)]
+            return [typed(get_args(option)[0], item, f"{path}[{n}]", name) for n, item in enumerate(value)]
         if origin in (str, bool, dict) and type(value) is origin:
             return value
+        if origin is Sequence and isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+            return [str(item) for item in value]  # names, which may be numbers
+        if origin is Mapping and isinstance(value, dict):
+            return {key: typed(get_args(option)[1], item, f"{path}.{key}", name) for key, item in value.items()}
     if value is None and is_dataclass(kind):
         return _build(kind, {}, path, name)
     expected = " or ".join(_word(option) for option in options if option is not type(None))
@@ -340,7 +341,8 @@ def _word(kind: Any) -> str:
         return ", ".join(map(str, get_args(kind)))
     if is_dataclass(kind):
         return "a table"
-    words = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+    words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+    words |= {list: "a list", Sequence: "a list of names"}
     return words.get(get_origin(kind) or kind, "a table")
 
 
@@ -373,8 +375,17 @@ def _check(recipe: Recipe, name: str) -> None:
          "(tokenizer.kind) would number other words.")  # fmt: skip
     must(not model.family or bool(tokenizer.start or tokenizer.kind), "the model begins with random weights, and there "
          "is no tokenizer: set tokenizer.kind=bpe (wordpiece, unigram), or tokenizer.start to take one.")  # fmt: skip
-    must((recipe.steps is None) != (recipe.epochs is None), "give either steps or epochs.")
-    must((batch.size is None) != (batch.tokens is None), "give either batch.size or batch.tokens.")
+    for key in ("vocab_size", "lowercase", "special_tokens"):
+        unused = not tokenizer.kind and getattr(tokenizer, key) != getattr(TokenizerRecipe(), key)
+        must(not unused, f"tokenizer.{key} is for a tokenizer that is trained (tokenizer.kind); this one is taken as "
+             "it is: leave it out.")  # fmt: skip
+    muons = optimizer.matrix_lr is not None or optimizer.momentum != OptimizerRecipe().momentum
+    must(optimizer.name == "muon" or not muons, "optimizer.matrix_lr and optimizer.momentum are Muon's: leave them "
+         "out, or set optimizer.name=muon.")  # fmt: skip
+    must((recipe.steps is None) != (recipe.epochs is None), "give either steps or epochs, and take back the one that "
+         "the recipe sets: epochs=null.")  # fmt: skip
+    must((batch.size is None) != (batch.tokens is None), "give either batch.size or batch.tokens, and take back the "
+         "one that the recipe sets: batch.size=null.")  # fmt: skip
     must(data.valid is None or not data.held_out, "give either data.valid or data.held_out.")
     if data.valid is None and not data.held_out:
         for key in ("metric", "patience", "sample", "every", "batches"):

@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from clearhead.train.ema import EMA
 from clearhead.train.log import Event, Log, Watcher, tensorboard
 from clearhead.train.loop import Loop, Plan, TrainingStopped, enough_memory
 from clearhead.train.memory import spare_memory
-from clearhead.train.objectives import Objective, Record, objective
+from clearhead.train.objectives import Objective, Record, objective, objective_class, typed_options
 from clearhead.train.objectives.distillation import student_of
 from clearhead.train.optim import optimizer
 from clearhead.train.peak import machine_peak, training_flops
@@ -48,6 +48,7 @@ from clearhead.train.unfreezing import Unfreezing, discriminative, freeze
 from clearhead.train.world import World, join
 
 SAMPLED = 60  # tokens of a sample
+WRITTEN = "# All settings of the run in this folder, as they were used.\n"  # what recipe.yaml of a run begins with
 BROUGHT = {  # special tokens that a tokenizer of each kind has anyway
     "bpe": ("bos_token", "eos_token", "unk_token"),
     "wordpiece": ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
@@ -94,6 +95,8 @@ class _Run:
     """The parts of one run, made in order. Nothing is written before `prepare`."""
 
     def __init__(self, recipe: Recipe, folder: Path, world: World, watchers: list[Watcher]) -> None:
+        name, options = recipe.objective["name"], {k: v for k, v in recipe.objective.items() if k != "name"}
+        recipe = replace(recipe, objective={"name": name} | typed_options(objective_class(name), options))
         self.recipe, self.folder, self.world = recipe, folder, world
         self.watchers = watchers if world.leads else []
         self.sources = _sources(recipe)
@@ -163,7 +166,7 @@ class _Run:
         return prepare(source, self.objective, cache, workers=self._workers(source))
 
     def _workers(self, source: Source) -> int:
-        return self.recipe.data.workers if (source.size or 0) > 10e6 else 0
+        return self.recipe.data.workers if source.size is None or source.size > 10e6 else 0
 
     def _examples(self, part: str, table: Table) -> Table | Blocks:
         if not self.objective.blocks:
@@ -182,7 +185,7 @@ class _Run:
         size = batch.size if part == "train" else self.recipe.evaluation.batch_size or batch.size
         tokens = batch.tokens
         if isinstance(data, Blocks) and tokens is not None:
-            size, tokens = max(tokens // batch.length, 1), None
+            size, tokens = size or max(tokens // batch.length, 1), None
         bucket = batch.bucket and isinstance(data, Table)
         return Order(
             lengths, batch_size=size, batch_tokens=tokens, seed=self.recipe.seed, shuffle=shuffle, bucket=bucket
@@ -448,12 +451,17 @@ def _remember(recipe: Recipe, folder: Path, world: World) -> None:
     """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
     path = folder / "recipe.yaml"
     there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
+    if path.exists() and not there and not path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN):
+        raise CheckpointError(
+            f"A run into {folder} would write over {path}, which is no run's. Set out= to a new folder."
+        )
     changed = recipe.differences(read_recipe(path)) if path.exists() else []
     if there and changed:
         raise CheckpointError(
             f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}). "
             "Set out= to a new folder, or delete this one to begin anew."
         )
+    there += ["tokenizer"] if (folder / "tokenizer").exists() else []
     if there and not path.exists():
         raise CheckpointError(
             f"{folder} holds {' and '.join(there)}, but no recipe.yaml: no run to go on with. Set out= to a new one."
@@ -461,7 +469,7 @@ def _remember(recipe: Recipe, folder: Path, world: World) -> None:
     world.wait()
     if world.leads and (changed or not path.exists()):
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training
-        write_whole(path, write_recipe(recipe))
+        write_whole(path, WRITTEN + write_recipe(recipe))
     world.wait()
 
 
@@ -488,7 +496,9 @@ def _sources(recipe: Recipe) -> dict[str, Source]:
 
 def _tokenizers(where: str) -> tuple[Tokenizer, Tokenizer | None]:
     """A model's tokenizer, and the one for its source where that has words of its own."""
-    folder = hub.transformer_folder(pipeline.folder_of(where))
+    given = Path(where).expanduser()
+    alone = any((given / name).is_file() for name in hub.TOKENIZER_FILES)  # a tokenizer needs no config.json
+    folder = given if alone else hub.transformer_folder(pipeline.folder_of(where))
     source = folder / hub.SOURCE_TOKENIZER
     return load_tokenizer(folder), load_tokenizer(source) if source.is_dir() else None
 

@@ -82,7 +82,7 @@ class Unfreezing:
         return min(self.groups, 1 + step // self.every)
 
     def apply(self, step: int) -> bool:
-        """Freeze and unfreeze for this step. True where something changed: DDP must then wrap the model anew."""
+        """Freeze and unfreeze for this step. True where something changed."""
         learning, changed = self.learning(step), False
         for name, p in self.parameters.items():
             learns = self.depths[name] < learning

@@ -25,6 +25,7 @@ COLOURS = {"query": "#9b7be0", "key": "#e08f3c", "value": "#4a8fd8", "plain": ""
 # Tokens take turns, so that neighbours can be told apart.
 TOKEN_COLOURS = ("#7a4fd0", "#b5651d", "#2f74c0", "#3f9b5f", "#c0447f")
 _BAR = 24
+_LABELS = 10  # of a classifier, before the rest is summed up
 ACCENT, WARM, PLUS, MINUS = "#8a6ff0", (232, 145, 47), "#2f9d95", "#cf5c48"
 HEADS = ("#4f86d0", "#d9772b", "#2f9d6b", "#d0555c", "#8f70d6", "#9c7452", "#d065a5", "#7f8c97", "#a39a2a", "#2aa0b0")
 _SHADES = " ·░▒▓█"  # from nothing to everything
@@ -112,12 +113,13 @@ def _columns(step: Step, walk: Walk) -> Table:
     return table
 
 
-def draw_guesses(guesses: list[tuple[str, float]]) -> Table:
-    """Candidates with their chances, as a number and as a bar against the best."""
+def draw_guesses(guesses: list[tuple[str, float]], tokens: bool = True) -> Table:
+    """Candidates with their chances, as a number and as a bar against the best. Of tokens, spaces are shown."""
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
     best = max((chance for _, chance in guesses), default=1.0) or 1.0
     for token, chance in guesses:
-        table.add_row(show_spaces(token), f"{chance:7.2%}", Text(bar(chance / best), style=COLOURS["value"]))
+        name = Text(show_spaces(token) if tokens else token)
+        table.add_row(name, f"{chance:7.2%}", Text(bar(chance / best), style=COLOURS["value"]))
     return table
 
 
@@ -658,7 +660,11 @@ def _prediction(found: Any, width: int) -> Iterator[RenderableType]:
         if answer.what == "number":
             yield from (Text(f"{choice.label}  {choice.score:.4f}") for choice in answer.choices)
         else:
-            yield draw_guesses([(choice.label, choice.probability) for choice in answer.choices])
+            shown = answer.choices[:_LABELS] if answer.what == "label" else answer.choices
+            guesses = [(choice.label, choice.probability) for choice in shown]
+            yield draw_guesses(guesses, tokens=answer.what == "word")
+            if rest := answer.choices[len(shown) :]:
+                yield _note(f"And {len(rest)} more, {sum(choice.probability for choice in rest):.1%} together.")
 
 
 def _sampling(found: Any, width: int) -> Iterator[RenderableType]:

@@ -76,6 +76,8 @@ def test_long_questions_are_cut():
     assert tok.decode(example["input_ids"][example["start"] : example["end"] + 1]) == "berlin"
     with pytest.raises(InputError, match=r"squad\.json:5: the question takes .* no room"):
         list(QuestionAnswering(tok, 6).encode(record("berlin")))
+    with pytest.raises(InputError, match="at least 1"):
+        QuestionAnswering(tok, 20, doc_stride=0)
 
 
 def test_simple_columns_and_starts_that_are_off():

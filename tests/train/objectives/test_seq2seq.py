@@ -231,13 +231,16 @@ def fake_sacrebleu(monkeypatch, seen):
         seen["answers"], seen["references"], seen["tokenize"] = answers, references, tokenize
         return types.SimpleNamespace(score=12.5)
 
-    monkeypatch.setitem(sys.modules, "sacrebleu", types.SimpleNamespace(corpus_bleu=corpus_bleu))
+    known = types.SimpleNamespace(TOKENIZERS=("13a", "zh"))
+    monkeypatch.setitem(sys.modules, "sacrebleu", types.SimpleNamespace(corpus_bleu=corpus_bleu, BLEU=known))
 
 
 def test_examination_by_writing(monkeypatch):
     seen = {}
     fake_sacrebleu(monkeypatch, seen)
     tok = translator()
+    with pytest.raises(InputError, match=r"bleu is 'zhh'\. Did you mean zh\?"):
+        Seq2Seq(tok, 30, bleu="zhh")
     objective = Seq2Seq(tok, 30, target_length=6, beams=2, bleu="zh")
     model = small("transformer", objective.task, tok, **objective.configure({}))
     pipe = Pipeline(model, tok)

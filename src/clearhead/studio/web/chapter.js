@@ -33,7 +33,7 @@
 // Nothing else is markup, and nothing is ever read as HTML.
 
 import { el } from "/static/views/dom.js";
-import { generate, isCancelled } from "./api.js";
+import { Trouble, generate, isCancelled } from "./api.js";
 import { grows } from "./fields.js";
 import { live, troubleWords } from "./live.js";
 
@@ -42,6 +42,7 @@ const PAUSE = 450; // milliseconds after the last key
 
 /** The chapter behind a slug. */
 export async function load(slug) {
+  if (!SLUGS.includes(slug)) throw new Trouble(slug, "no_page");
   return (await import(`./chapters/${slug}.js`)).chapter;
 }
 

@@ -10,7 +10,8 @@ const SPEAKS = ["causal-lm", "seq2seq-lm", "masked-lm", "pretraining"]; // tasks
 
 /** Goes on with the token that was picked among the next ones: in the text, or in what an encoder–decoder has written. */
 export function continued(picked, finding, state) {
-  const next = finding.text ? finding.text + picked.token : picked.token.trimStart();
+  const token = picked.token.replaceAll("▁", " "); // SentencePiece’s sign for a space
+  const next = finding.text ? finding.text + token : token.trimStart();
   return finding.source === null ? { text: next, state: {} } : { params: { ...state.params, target: next }, state: {} };
 }
 

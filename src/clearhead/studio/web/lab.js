@@ -124,7 +124,7 @@ export async function show(main, page) {
         if (mine !== turn) return;
         about = { ...found, name: state.model };
       } catch (error) {
-        if (mine === turn) refuse(troubleWords(page, error));
+        if (mine === turn) refuse(troubleWords(page, error), true, el("button", { type: "button", class: "ch-link", onclick: sync }, page.words("try_again")));
         return;
       }
       dress();
@@ -140,7 +140,7 @@ export async function show(main, page) {
   const whyNot = (one) => (one === WRITE ? about?.questions?.["next-token"] : about?.questions?.[one.name]) ?? null;
 
   function clear() { columns.forEach((column) => column.destroy()); columns = []; results.replaceChildren(); delete results.dataset.kind; }
-  function refuse(words, trouble = true) { clear(); results.replaceChildren(el("p", { class: `st-line${trouble ? " st-error" : ""}`, role: trouble ? "alert" : "status" }, words)); }
+  function refuse(words, trouble = true, again = "") { clear(); results.replaceChildren(el("p", { class: `st-line${trouble ? " st-error" : ""}`, role: trouble ? "alert" : "status" }, el("span", {}, words), again)); }
   function quietly(words) { if (!columns.length) results.replaceChildren(el("p", { class: "st-line", role: "status" }, el("span", { class: "st-thinking" }, words))); }
 
   function rebuild() {
@@ -165,7 +165,7 @@ export async function show(main, page) {
     const panel = headPanel(page);
     const spec = () => ({
       inLab: true, model: model(), question: state.question, text: words(), second: (question().second && !(ONE_TEXT.test(card().task) && question().second === "pair") && secondText()) || undefined, params: state.params, state: state.state,
-      onAnswer: (_, took) => { if (!n) { seconds = took; dressFacts(); } oneScale(); },
+      onAnswer: (_, took) => { if (!n) { seconds = took; dressFacts(); } oneScale(); oneChoice(); },
       hooks: {
         onPick: (picked) => choose(continued(picked, columns[n].finding(), state)),
         onSide: (side) => choose({ params: { ...state.params, side }, state: {} }),
@@ -177,7 +177,7 @@ export async function show(main, page) {
     let figure = null;
     return {
       update() { named(); if (figure) figure.update(spec()); else figure = live(host, spec(), page); },
-      finding: () => figure?.finding() ?? null, set: (options) => figure?.set(options), chosen: (now) => figure?.choose(now), destroy() { figure?.destroy(); host.remove(); },
+      finding: () => figure?.finding() ?? null, state: () => figure?.state() ?? {}, set: (options) => figure?.set(options), chosen: (now) => figure?.choose(now), destroy() { figure?.destroy(); host.remove(); },
     };
   }
 
@@ -185,6 +185,11 @@ export async function show(main, page) {
   function share(n, now) {
     const common = Object.fromEntries(Object.entries(now).filter(([name]) => (state.vs === "model" ? ["view", "sort"] : STAYS).includes(name)));
     columns[1 - n]?.chosen?.(common);
+  }
+
+  /** Each figure begins with the head that has most to show; of two texts, the second shows the head of the first. */
+  function oneChoice() {
+    if (state.vs === "text" && columns.every((one) => one.finding?.())) share(0, columns[0].state());
   }
 
   /** Side by side, bars and colours of chances and effects are on one scale. The others have fixed ones. */

@@ -135,6 +135,8 @@ export function live(host, spec, page) {
   return {
     element: box,
     finding: () => finding,
+    /** All that is chosen in the view. */
+    state: () => figure?.state() ?? {},
     /** Options of the view, such as the end of a scale that two figures share. */
     set: (options) => figure?.update(options),
     /** Chooses in the figure, without telling anybody. */

@@ -97,7 +97,7 @@ export async function show(main, page) {
     const metrics = [...new Set(shown.flatMap((story) => Object.keys(story.measures)))].filter((name) => name !== "loss");
     const wanted = shown.some((story) => story.begin || story.lines.loss.length) ? [
       ...LINES.map(([key, name]) => [key, { title: page.words(key), log: name === "loss" && settings.log, smooth: name === "loss" && settings.smooth, marks: name === "loss", lines: shown.map((story) => line(story, story.lines[name], name === "loss" ? story.measures.loss : [])) }]),
-      ...metrics.map((name) => [`metric ${name}`, { title: page.words("chart_metric", { name }), marks: true, lines: shown.map((story) => line(story, [], story.measures[name] ?? [], true)) }]),
+      ...metrics.map((name) => [`metric ${name}`, { title: page.words("chart_metric", { name: name.replaceAll("_", " ") }), marks: true, lines: shown.map((story) => line(story, [], story.measures[name] ?? [], true)) }]),
     ] : [];
     for (const [key, one] of drawn) if (!wanted.some(([name]) => name === key)) { one.destroy(); drawn.delete(key); }
     for (const [key, given] of wanted) {

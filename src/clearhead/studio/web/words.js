@@ -14,7 +14,7 @@ const WORDS = {
   your_sentence: ["Your sentence", "你的句子"], second_sentence: ["Second text", "第二段文本"], model: ["Model", "模型"], text: ["Text", "文本"],
   copy: ["Copy", "复制"], copied: ["Copied", "已复制"], write: ["Write", "开始写"], writing: ["Writing …", "正在写……"], written_n: ["{n} tokens in {s} s.", "{s} 秒写出 {n} 个词元。"],
   stage_loading: ["Loading {model} …", "正在加载 {model}……"], stage_waiting: ["Waiting: {ahead} ahead", "排队中：前面还有 {ahead} 个"], stage_working: ["The model is working …", "模型正在计算……"],
-  stage_layers: ["The model is working: {layers} layers done …", "模型正在计算：已完成 {layers} 层……"],
+  stage_layers: ["The model is working; layers done: {layers} …", "模型正在计算：已完成 {layers} 层……"],
 
   lede: ["One library for the whole attention family, with glass walls. Type a sentence: every figure here is drawn from what the model computed for it, on this machine.",
     "一个涵盖整个注意力家族、墙壁透明的库。输入一句话：这里的每幅图，都由模型在本机上为它算出的数值画成。"],
@@ -118,19 +118,20 @@ const TEXTS = {
   "masked-lm": ["She opened the [MASK] and read it aloud.", "The letter was from her father."],
   "pretraining": ["She opened the [MASK] and read it aloud.", "The letter was from her father."],
   "next-sentence": ["The dog ran into the garden.", "It was looking for its ball."],
+  "intents": ["I lost my card. What should I do?", "I found my card. What should I do?"], // a shipped model that knows one kind of text
   "question-answering": ["Who wrote the book?", "The book was written by Mary Shelley in 1818."],
 };
 const TWINS = { // they differ in one word, and the answers differ too
   "causal-lm": ["The king had a daughter, and he loved", "The king had a son, and he loved"],
-  "seq2seq-lm": ["She is reading a book.", "He is reading a book."],
+  "seq2seq-lm": ["The dog is running.", "A dog is running."],
   "masked-lm": ["She opened the book and began to [MASK].", "She opened the door and began to [MASK]."],
 };
 TWINS.pretraining = TWINS["masked-lm"];
-const OTHERWISE = ["The film is slow at first, but the ending is wonderful.", "The film is slow at first, and the ending is terrible."];
+const OTHERWISE = ["A slow story, but the end is wonderful.", "A slow story, but the end is terrible."];
 
 export function sample(question, card, second = false) {
   if (question.name === "top-tokens" || question.name === "similarity") return LINES;
-  const text = ((question.second === "needed" && TWINS[card.task]) || (TEXTS[card.task] ?? OTHERWISE))[second ? 1 : 0];
+  const text = ((question.second === "needed" && TWINS[card.task]) || (TEXTS[card.name] ?? TEXTS[card.task] ?? OTHERWISE))[second ? 1 : 0];
   return /roberta|bart|camembert/.test(card.family ?? "") ? text.replaceAll("[MASK]", "<mask>") : text;
 }
 

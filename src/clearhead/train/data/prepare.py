@@ -64,7 +64,7 @@ def prepare(
         if not writer.rows:
             raise InputError(
                 f"{source.name} holds records, but the objective {objective.name!r} made no example of any of them. "
-                "Are the texts empty, or too short?"
+                "Are the texts empty or too short, or all longer than batch.length?"
             )
     return Table(folder)
 

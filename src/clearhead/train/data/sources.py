@@ -114,6 +114,8 @@ def _check(spec: Spec) -> None:
         raise InputError("Say where the data is in one way: a path, a source with its target, or a dataset.")
     if (spec.source is None) != (spec.target is None):
         raise InputError("Parallel data needs both source and target, the two files whose lines belong together.")
+    if spec.dataset is None and (spec.config, spec.split, spec.revision) != (None, "train", None):
+        raise InputError("config, split and revision are those of a public data set (hf:name); a file has none.")
     if spec.format is not None and spec.format not in FORMATS:
         raise InputError(
             f"{spec.format!r} is not a format.{did_you_mean(spec.format, FORMATS)} There is: {', '.join(FORMATS)}."
@@ -190,7 +192,8 @@ class Source:
             return ": it is empty"
         if self.spec.part is not None:
             return (
-                f": none of its {rows} records fell into the part {self.spec.part!r} (held_out: {self.spec.held_out})"
+                f": none of its {rows} records fell into the part {self.spec.part!r} (held_out: {self.spec.held_out}). "
+                "Change data.held_out, give more records, or name other data to measure on (data.valid)"
             )
         return f": all of its {rows} records are empty"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, get_type_hints
 
 from clearhead.errors import ConfigError, did_you_mean
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import Batch, Example, Objective, Record
+from clearhead.train.recipe import typed
 
 # name -> module and class; a module is read when it is asked for
 OBJECTIVES = {
@@ -39,6 +40,7 @@ OBJECTIVES = {
     "sentence-contrastive": "sentence_pairs:SentenceContrastive",
     "sentence-triplet": "sentence_pairs:SentenceTriplet",
 }
+LOADED = ("source_tokenizer", "teacher")  # options that a recipe names, and that are loaded from there
 
 
 def objective_class(name: str) -> type[Objective]:
@@ -58,23 +60,34 @@ def objective(name: str, tokenizer: Tokenizer, length: int, **options: Any) -> O
     return kind(tokenizer, length, **options)
 
 
-def check_options(kind: type[Objective], options: Iterable[str]) -> None:
+def check_options(kind: type[Objective], options: Collection[str]) -> None:
     known = options_of(kind)
-    for option in options:
-        if option not in known:
+    for name in options:
+        if name not in known:
             has = f"It has: {', '.join(known)}." if known else "It has none."
-            near = did_you_mean(option, known)
-            raise ConfigError(f"The objective {kind.name} has no option {option!r}.{near} {has}")
+            raise ConfigError(f"The objective {kind.name} has no option {name!r}.{did_you_mean(name, known)} {has}")
+    for name, option in known.items():
+        if option.default is option.empty and name not in options:
+            raise ConfigError(f"The objective {kind.name} cannot do without {name!r}: set objective.{name}.")
 
 
-def options_of(kind: type[Objective]) -> list[str]:
+def typed_options(kind: type[Objective], said: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe says of an objective, in the types of its class: 1e-1 is a number, "maybe" is not true or false."""
+    check_options(kind, said)
+    types = {name: option.annotation for name, option in options_of(kind).items()} | dict.fromkeys(LOADED, str | None)
+    return {key: typed(types[key], value, key, f"the objective {kind.name}") for key, value in said.items()}
+
+
+def options_of(kind: type[Objective]) -> dict[str, inspect.Parameter]:
     """What a recipe may set: the keyword arguments of the class, and of its parents where it hands them on."""
-    known: list[str] = []
+    known: dict[str, inspect.Parameter] = {}
     for step in kind.__mro__:
         if "__init__" not in step.__dict__ or step is object:
             continue
         parameters = inspect.signature(step.__init__).parameters.values()  # type: ignore[misc]
-        known += [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in known]
+        types = get_type_hints(step.__init__)  # type: ignore[misc]
+        own = [p.replace(annotation=types[p.name]) for p in parameters if p.kind is p.KEYWORD_ONLY]
+        known |= {p.name: p for p in own if p.name not in known}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return known
@@ -82,5 +95,5 @@ def options_of(kind: type[Objective]) -> list[str]:
 
 __all__ = [
     "OBJECTIVES", "Batch", "Example", "Objective", "Record", "check_options", "objective", "objective_class",
-    "options_of",
+    "options_of", "typed_options",
 ]  # fmt: skip

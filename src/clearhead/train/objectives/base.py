@@ -168,7 +168,8 @@ def check_columns(objective: Objective | type[Objective], record: Record) -> Non
             there = [name for name in record if name != "where"]
             raise InputError(
                 f"{record.get('where', 'A record')} has no column {column!r}.{did_you_mean(column, there)} "
-                f"It has: {', '.join(there) or 'nothing'}. Name yours in the recipe: data.columns.{column}=…"
+                f"It has: {', '.join(there) or 'nothing'}. Name yours in the recipe: data.columns.{column}=… (in a "
+                "table without a header its position, from 0)"
             )
 
 

@@ -58,6 +58,8 @@ class QuestionAnswering(TextObjective):
         answer_length: int = 30,
     ) -> None:
         super().__init__(tokenizer, length)
+        if min(doc_stride, question_length, answer_length) < 1:
+            raise InputError("doc_stride, question_length and answer_length are numbers of tokens, at least 1.")
         self.doc_stride, self.question_length, self.answer_length = doc_stride, question_length, answer_length
 
     def identity(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from torch import nn
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, did_you_mean
 from clearhead.generate.options import Options
 from clearhead.models import Model
 from clearhead.text import Tokenizer
@@ -56,6 +56,8 @@ class TextToText(Objective):
             raise InputError(f"smoothing is {smoothing}; it is a share of the target, from 0 to less than 1.")
         if too_long not in ("drop", "cut"):
             raise InputError(f'too_long is {too_long!r}; a pair that is too long can be "drop" or "cut".')
+        if bleu != "13a":
+            _check_bleu(bleu)
         self.smoothing, self.too_long, self.beams, self.bleu = smoothing, too_long, beams, bleu
         self.answer_length = length  # the longest text that is written
 
@@ -109,6 +111,17 @@ class TextToText(Objective):
         ]
         wanted = [text_of(record, "target") for record in told]
         return {"bleu": float(sacrebleu.corpus_bleu(answers, [wanted], tokenize=self.bleu).score)}
+
+
+def _check_bleu(cut: str) -> None:
+    """A name that sacrebleu does not know is told now, not when the training is over."""
+    try:
+        import sacrebleu  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        return  # `examine` will say so
+    known = sacrebleu.BLEU.TOKENIZERS
+    if cut not in known:
+        raise InputError(f"bleu is {cut!r}.{did_you_mean(cut, known)} sacrebleu cuts texts by: {', '.join(known)}.")
 
 
 class Seq2Seq(TextToText):

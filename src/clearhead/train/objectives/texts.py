@@ -103,7 +103,8 @@ class Labels:
             some = ", ".join(self.names[:20]) + (", …" if len(self.names) > 20 else "")
             raise InputError(
                 f"{place(record)}: the label {name!r} does not occur in the training data."
-                f"{did_you_mean(name, self.names)} Known labels: {some or 'none yet: learn_labels comes first'}."
+                f"{did_you_mean(name, self.names)} Known labels: {some or 'none yet: learn_labels comes first'}. "
+                "Where it is right, name all labels: objective.labels=[…]."
             )
         return self._numbers[name]
 

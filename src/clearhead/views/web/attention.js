@@ -71,12 +71,14 @@ function tellingHead(found) {
   return { ...best, token: tellingToken(found, best.rows) };
 }
 
-/** The token of a head that looks most at one other word. */
+/** The token of a head, the first of its word, that looks most at one other word. */
 function tellingToken(found, rows) {
   let [best, most] = [null, 0.3];
   for (let q = 2; q < rows.length; q++) {
+    const { word } = found.tokens[q];
+    if (word === null || word === found.tokens[q - 1].word) continue;
     for (let k = 1; k < rows[q].length; k++) {
-      if (elsewhere(found, q, k) && found.keys[k].word !== null && found.tokens[q].word !== null && rows[q][k] > most) [best, most] = [q, rows[q][k]];
+      if (elsewhere(found, q, k) && found.keys[k].word !== null && rows[q][k] > most) [best, most] = [q, rows[q][k]];
     }
   }
   return best;

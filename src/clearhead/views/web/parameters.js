@@ -11,6 +11,8 @@ const PARTS = { tokens: "token_embedding", positions: "positions", segments: "se
 const HUES = { embedding: "head7", positions: "head8", attention: "q", "cross-attention": "dec", "feed-forward": "enc", norm: "head5", head: "head6", other: "head9" };
 const ROLES = { query: "q", key: "k", value: "v" };
 
+const LETTER = 8.2, LINE = 17; // pixels that a letter of a name and a line of it take at most
+
 const view = {
   /** part: the name of the pinned one */
   start: () => ({ part: null }),
@@ -78,8 +80,9 @@ function map(c, parts, room) {
   const nodes = ordered.map((part, n) => {
     const [x, y, w, h] = cells[n];
     const ground = groundOf(c, part);
-    const fits = w > 84 && h > 34;
-    const lines = fits ? [el("b", {}, nameOf(c, part)), h > 62 ? el("span", {}, `${amount(part.parameters)} · ${scale.percent(part.parameters / c.finding.total)}`) : ""] : [];
+    const rows = Math.ceil((nameOf(c, part).length * LETTER) / (w - 18)); // of the name
+    const fits = w > 84 && h > 14 + rows * LINE;
+    const lines = fits ? [el("b", {}, nameOf(c, part)), h > 14 + (rows + (w < 120 ? 2 : 1)) * LINE ? el("span", {}, `${amount(part.parameters)} · ${scale.percent(part.parameters / c.finding.total)}`) : ""] : [];
     const cell = el("button", { type: "button", class: `ch-area${fits ? "" : " ch-tiny"}${c.state.part === part.key ? " ch-on" : ""}`, "data-at": part.key, "aria-label": `${nameOf(c, part)} ${scale.whole(part.parameters)}`, "data-parameters": part.parameters,
       style: { left: `${x}px`, top: `${y}px`, width: `${Math.max(1, w - 2)}px`, height: `${Math.max(1, h - 2)}px`, background: scale.css(ground), color: scale.css(scale.onTop(c, ground)) }, onclick: () => c.set({ part: c.state.part === part.key ? null : part.key }) }, lines);
     return c.tells(cell, () => tell(c, part));

@@ -30,7 +30,7 @@ const WORDS = {
     "每个小方块是一个头的矩阵：行在看，列被看。层自下而上排列。点击放大，双击查看连线。"],
   attention_scale: ["attention weight", "注意力权重"], looks: ["looks", "在看"], looked_at: ["is looked at", "被看"], decoder_reads: ["is being written", "正在写"], encoder_reads: ["was read", "已读"],
   see_lines: ["See its lines →", "查看连线 →"], all_axes: ["heads from left to right, layers from bottom to top", "从左到右是头，从下到上是层"],
-  head_layer: ["layer and head", "层与头"], head_entropy: ["entropy, bits", "熵（比特）"], head_distance: ["distance", "距离"], head_to_previous: ["to the previous token", "看前一个词元"], head_to_separator: ["to special tokens", "看特殊词元"], head_to_same: ["to the same token", "看相同词元"], head_induction: ["induction", "归纳"],
+  head_layer: ["layer and head", "层与头"], head_entropy: ["entropy, bits", "熵（比特）"], head_distance: ["distance", "距离"], head_to_previous: ["to the previous token", "看前一个词元"], head_to_separator: ["to special tokens, or the first", "看特殊词元或首个词元"], head_to_same: ["to the same token", "看相同词元"], head_induction: ["induction", "归纳"],
 
   query_key_title: ["How does “{token}” choose where to look?", "“{token}”怎样决定看哪里？"],
   query_key_reading: ["Layer {layer}, head {head}. The query is multiplied with each key, number by number; the sum, scaled, is the score, and softmax turns scores into weights that sum to 1. Hover a cell for its numbers.",

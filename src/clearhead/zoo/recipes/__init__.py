@@ -49,4 +49,8 @@ def find_recipe(name: str) -> Path:
     if name.removesuffix(".yaml") in shipped:
         return FOLDER / f"{name.removesuffix('.yaml')}.yaml"
     what = "a folder, not a recipe" if own.is_dir() else "neither a file nor a shipped recipe"
-    raise ConfigError(f"{name!r} is {what}.{did_you_mean(name, shipped)} Shipped ones: {', '.join(shipped)}.")
+    models = sorted(path.parent.name for path in MODELS.glob("*/recipe.yaml"))
+    raise ConfigError(
+        f"{name!r} is {what}.{did_you_mean(name, [*shipped, *models])} Shipped ones: {', '.join(shipped)}; and of the "
+        f"shipped models: {', '.join(models)}."
+    )

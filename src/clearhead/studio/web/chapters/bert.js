@@ -6,7 +6,7 @@ import { live } from "../live.js";
 const SENTENCE = "She opened the [MASK] and read it aloud.";
 const NEXT = "The letter was from her father.";
 const ELSEWHERE = "The ship lost two of its masts in the storm.";
-const REVIEW = "The film is slow at first, but the ending is wonderful.";
+const REVIEW = "A slow story, but the end is wonderful.";
 const MESSAGE = "I still have not received my new card.";
 
 const FAMILIES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"];

@@ -4,7 +4,7 @@ import { CORPUS } from "../corpus.js";
 
 const SENTENCE = "The king had a daughter, and he loved";
 const SECOND = "The queen had a son, and she loved";
-const HIDDEN = "The cat sat on the [MASK] and looked out of the window.";
+const HIDDEN = "The cat sat on the [MASK] and fell asleep.";
 const SOURCE = "A young girl is playing with a brown dog.";
 
 /** The reader’s candidates; a model that never learned may not have the words, and shows its own two likeliest. */
@@ -43,7 +43,7 @@ model would say if it had to stop there. It was never trained for this, so the f
     { text: {
       en: `
 Read a column upwards. At the bottom stands the embedding, which has looked at nothing yet: it often just names the token itself. Some words settle low, because the word before
-decides them. Others need the whole sentence and settle late, or never. Where a column stays pale to the top, the model was surprised by what came next.
+decides them. Others need the whole sentence and settle late, or never. Where a column stays faint to the top, the model was surprised by what came next.
 
 The top row is no guess at a guess. It is the model’s own answer, digit for digit.
 
@@ -53,7 +53,7 @@ Rank is most telling when two words compete. *The king had a daughter, and he lo
 named last is *he*, and a hasty reader says *him*. Give two or more candidates and follow them.`,
       zh: `
 把一列自下而上读。最下面是嵌入，它还什么都没看，往往只是报出词元自己的名字。有的词在低层就定了，因为前一个词已经决定了它。有的需要整句话，很晚才定，
-或者始终定不下来。一列到顶都是淡色，说明接下来的词出乎模型的意料。
+或者始终定不下来。一列到顶颜色都没有浓起来，说明接下来的词出乎模型的意料。
 
 最上面一行不是猜测的猜测，它就是模型自己的答案，一位数字也不差。
 

@@ -3,7 +3,7 @@
 import { CORPUS } from "../corpus.js";
 
 const SENTENCE = "The wolf came to the house and knocked at the";
-const REVIEW = "The film is slow at first, but the ending is wonderful.";
+const REVIEW = "A slow story, but the end is wonderful.";
 
 // The neuron that the reader has chosen in the figure of neurons: [layer, number].
 let shown = null, chosen = null;
