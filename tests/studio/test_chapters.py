@@ -62,12 +62,15 @@ def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch):  # no
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         page.set_viewport_size({"width": 1280, "height": 900})
 
+        asked = []
+        page.on("request", lambda one: asked.append(one.post_data) if one.url.endswith("/api/ask") else None)
         sentence = page.locator('.st-bar textarea[name="text"]')
         sentence.fill("Now " + sentence.input_value())
         page.wait_for_function("() => location.search.includes('text=Now')")
         assert read_through(page) == count
         after = page.locator(".ch-body").all_inner_texts()
-        assert sum(old != new for old, new in zip(before, after, strict=True)) >= 2
+        assert any(old != new for old, new in zip(before, after, strict=True))  # numbers on a canvas are no text
+        assert sum("Now " in question for question in asked) >= 2
 
         code = page.locator(".st-code code").last.inner_text()
         monkeypatch.chdir(studio.runs_folder.parent)  # where the models lie that are not shipped

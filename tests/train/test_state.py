@@ -213,7 +213,18 @@ def test_other_data_is_refused(tmp_path):
     said = recipe(tmp_path)
     train(said)
     write_text(tmp_path / "text.txt", seed=9)
-    with pytest.raises(CheckpointError, match="training data has changed"):
+    with pytest.raises(CheckpointError, match="data has changed"):
+        train(said)
+
+
+def test_other_held_out_data_is_refused(tmp_path):
+    """The best step was chosen by it."""
+    said = recipe(tmp_path)
+    write_text(tmp_path / "valid.txt", seed=3)
+    said["data"] = {"train": str(tmp_path / "text.txt"), "valid": str(tmp_path / "valid.txt")}
+    train(said)
+    write_text(tmp_path / "valid.txt", seed=4)
+    with pytest.raises(CheckpointError, match="data has changed"):
         train(said)
 
 

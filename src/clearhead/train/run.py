@@ -271,13 +271,15 @@ class _Run:
 
     def _carry_out(self, loop: Loop, loader: Loader, module: nn.Module) -> Result:
         notes = shared_files(self.sources)
-        loop.progress.data = self.tables["train"].fingerprint
+        loop.progress.data = " ".join(
+            self.tables[part].fingerprint for part in ("train", "valid") if part in self.tables
+        )
         found = loop.checkpoints.newest()
         if found is not None:
             progress, tensors, wrong = found
             if progress.data != loop.progress.data:
                 raise CheckpointError(
-                    f"The training data has changed since the run in {self.folder} began. Begin anew with another out=."
+                    f"The data has changed since the run in {self.folder} began. Begin anew with another out=."
                 )
             loop.restore(progress, tensors)
             notes += wrong

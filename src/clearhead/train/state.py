@@ -42,7 +42,7 @@ class Progress:
     waited: int = 0  # evaluations since the best one
     first_loss: float | None = None
     beyond: int = 0  # steps in a row whose loss was far above the first one
-    data: str = ""  # fingerprint of the training examples: others would make another run of it
+    data: str = ""  # fingerprints of the examples learned from and held out: others would make another run of it
     log_bytes: int = 0  # the log holds so much when the checkpoint is written; what follows is written again
     numbers: dict[str, Any] = field(default_factory=dict)  # the optimiser's
 

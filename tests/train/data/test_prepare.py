@@ -168,3 +168,16 @@ def test_memory_does_not_grow_with_the_data(tmp_path, monkeypatch, documents):
     tracemalloc.stop()
     assert blocks.tokens == path.stat().st_size
     assert peak < 40e6, f"{peak / 1e6:.0f} MB"
+
+
+def test_records_that_give_no_example_are_counted(tmp_path, tokenizer, caplog):
+    """A pair that is too long is dropped; how many were is said."""
+    from clearhead.train.objectives.seq2seq import Seq2Seq
+
+    tokenizer.add_special_tokens({"pad_token": "<pad>"})
+    path = tmp_path / "pairs.tsv"
+    path.write_text("source\ttarget\n" + "a cat\ta dog\n" * 3 + "a cat " * 50 + "\ta dog\n")
+    with caplog.at_level("WARNING", logger="clearhead"):
+        table = prepare(open_source(str(path)), Seq2Seq(tokenizer, 16), tmp_path / "cache")
+    assert len(table) == 3
+    assert "1 of 4 records were left out" in caplog.text

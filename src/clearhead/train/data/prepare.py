@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -22,6 +23,8 @@ from clearhead.text import Tokenizer
 from clearhead.train.data.sources import Source
 from clearhead.train.data.table import VERSION, Table, TableWriter
 from clearhead.train.objectives.base import Example, Objective, Record, check_columns
+
+log = logging.getLogger("clearhead")
 
 PATIENCE = 2.0  # seconds of work before anything is shown
 EVERY = 10.0  # seconds between two lines, where there is no terminal
@@ -54,18 +57,24 @@ def prepare(
     with TableWriter(folder, fingerprint) as writer, _Progress(source, writer, show_progress) as progress:
         records = _checked(source.records(progress.advance), objective)
         begun = False  # there is a row that the next piece of a long text belongs to
+        read = unused = 0
         with closing(_encoded(records, objective, workers)) as encoded:
             for record, examples in encoded:
                 begun = begun and objective.blocks and bool(record.get("continued"))
+                before = writer.rows
                 for example in examples:
                     writer.add(example, joined=begun)
                     begun = objective.blocks
                     progress.look()
+                read, unused = read + 1, unused + (writer.rows == before)
         if not writer.rows:
             raise InputError(
                 f"{source.name} holds records, but the objective {objective.name!r} made no example of any of them. "
                 "Are the texts empty or too short, or all longer than batch.length?"
             )
+    if unused and not objective.blocks:
+        log.warning("%s: %s of %s records were left out: empty, or longer than batch.length.",
+                    source.name, f"{unused:,}", f"{read:,}")  # fmt: skip
     return Table(folder)
 
 
