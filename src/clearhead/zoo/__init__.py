@@ -36,8 +36,8 @@ def _random_gpt2(task: str | None) -> tuple[Model, Tokenizer]:
 
 
 _CARDS = (
-    Card("stories", "gpt2", "a small GPT-2 that writes like an old children's book (43 M parameters)"),
-    Card("bert-mini", "bert", "a small BERT, as published: masked words and next sentence (7 M parameters, books)"),
+    Card("stories", "gpt2", "a small GPT-2 that writes like an old children's book"),
+    Card("bert-mini", "bert", "a small BERT, as published: masked words and next sentence (old books)"),
     Card("sentiment", "bert", "bert-mini, fine-tuned: is a sentence about a film kind or not (SST-2)"),
     Card("intents", "bert", "bert-mini, fine-tuned: which of 77 things a bank's customer wants (banking77)"),
     Card("translate-en-de", "transformer", "the 2017 Transformer, small: English captions to German (Multi30k)"),
