@@ -408,3 +408,15 @@ def test_public_data_sets(monkeypatch):
     fails("hf:nothing", "hf:nothing[train]", "no such data set")
     monkeypatch.setitem(sys.modules, "datasets", None)
     fails("hf:glue", "pip install datasets")
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("a.csv", {"documents": "lines"}), ("a.jsonl", {"separator": ";"}), ("a.txt", {"key": "data"})]
+)
+def test_an_option_of_another_format_is_refused(tmp_path, name, option):
+    """What a source says of itself; what a recipe says for all of its sources may be meant for others."""
+    path = tmp_path / name
+    path.write_text('{"text": "a"}\n' if name.endswith("jsonl") else "text\na\n")
+    with pytest.raises(InputError, match=f"{next(iter(option))} is for data in the format"):
+        open_source({"path": str(path), **option})
+    assert len(list(open_source(str(path), **option).records())) >= 1

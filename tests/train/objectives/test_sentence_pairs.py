@@ -123,6 +123,18 @@ def test_contrastive_by_hand():
     assert told["accuracy"] == pytest.approx(float((scores.argmax(1) == torch.arange(3)).float().mean()))
 
 
+def test_a_pair_alone_in_its_batch_proves_nothing():
+    objective = SentenceContrastive(wordpiece(), 16)
+    _, module, batch = ready(objective, MATCHES[:1])
+    assert batch.counts == {"loss": 0}
+    with pytest.raises(InputError, match="Hold out more pairs"):
+        objective.report(objective.measure(module, batch))
+    _, _, batch = ready(SentenceContrastive(wordpiece(), 16), TRIPLETS[:1])  # a negative is something
+    assert batch.counts == {"loss": 1}
+    with pytest.raises(InputError, match="scale is -1"):
+        SentenceContrastive(wordpiece(), 16, scale=-1)
+
+
 def test_triplets():
     objective = SentenceTriplet(wordpiece(), 16, margin=0.5)
     model, module, batch = ready(objective, TRIPLETS)

@@ -31,6 +31,8 @@ from clearhead.train.data.formats import (
 from clearhead.train.objectives.base import Record
 
 FORMATS = {name: name for name in READERS} | {"txt": "text", "squad": "json", "parallel": "parallel"}
+_TABLE = ("separator", "header", "quoted")
+MEANT_FOR = {"text": ("documents",), "json": ("key",), "csv": _TABLE, "tsv": _TABLE, "conll": ("separator", "strip")}
 KINDS: dict[str, Any] = {
     **dict.fromkeys(("documents", "separator", "encoding", "strip", "key", "format", "dataset", "config"), str),
     **dict.fromkeys(("split", "revision", "part"), str),
@@ -81,6 +83,7 @@ def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defau
             raise InputError(
                 f"Data has no option {key!r}.{did_you_mean(str(key), known)} There is: {', '.join(known)}."
             )
+    own = [key for key, value in said.items() if value is not None]
     said = {key: value for key, value in (defaults | said).items() if value is not None}
     columns = said.get("columns", {})
     if isinstance(columns, list):
@@ -101,7 +104,17 @@ def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defau
         if len(files) != 2:
             raise InputError(f"Parallel data is two files, the sources and the targets; here are {len(files)}.")
         return ParallelSource(checked, files[:1], files[1:])
-    return FileSource(checked, files)
+    found = FileSource(checked, files)
+    _check_use(own, found.format)
+    return found
+
+
+def _check_use(said: list[str], format: str) -> None:
+    """What a source says of itself must mean something for its format; what holds for all of a recipe's may not."""
+    for key in said:
+        formats = [name for name, keys in MEANT_FOR.items() if key in keys]
+        if formats and format not in formats:
+            raise InputError(f"{key} is for data in the format {' or '.join(formats)}; this is {format}. Leave it out.")
 
 
 def _check(spec: Spec) -> None:

@@ -215,6 +215,8 @@ class SentenceContrastive(SentenceObjective):
         self, tokenizer: Tokenizer, length: int, *, scale: float = 20.0, symmetric: bool = False, **head: Any
     ) -> None:
         super().__init__(tokenizer, length, **head)
+        if scale <= 0:
+            raise InputError(f"scale is {scale}; it must be more than 0, or the wrong sentence would win.")
         self.scale, self.symmetric = scale, symmetric
         self.negatives: bool | None = None  # whether records have one; the first says it for all
 
@@ -235,6 +237,12 @@ class SentenceContrastive(SentenceObjective):
             )
         yield from super().encode(record)
 
+    def collate(self, examples: Sequence[Example]) -> Batch:
+        batch = super().collate(examples)
+        if len(examples) == 1 and not self.negatives:  # nothing to tell it from: it is neither learned nor counted
+            batch.counts["loss"] = 0
+        return batch
+
     def _scores(self, vectors: Tensor) -> Tensor:
         """(anchors, candidates): the right one stands on the diagonal."""
         anchors, *others = F.normalize(vectors, dim=-1)
@@ -248,10 +256,15 @@ class SentenceContrastive(SentenceObjective):
 
     def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         best = self._scores(vectors).argmax(1).cpu()
-        return {"right": float((best == torch.arange(len(best))).sum())}
+        right = float((best == torch.arange(len(best))).sum())
+        return {"right": right if batch.counts["loss"] else 0.0}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return super().report(sums) | {"accuracy": sums["right"] / max(sums["loss.count"], 1)}
+        if not sums["loss.count"]:
+            raise InputError(
+                "The held-out batches have one pair each, and nothing to tell it from. Hold out more pairs."
+            )
+        return super().report(sums) | {"accuracy": sums["right"] / sums["loss.count"]}
 
 
 class SentenceTriplet(SentenceObjective):
