@@ -16,7 +16,7 @@ help:  ## list the targets
 run: $(STUDIO)  ## a transformer at work in the terminal, then the studio in the browser
 	@$(BIN)/clearhead walk "Once upon a time there was a king"
 	@echo 'Once upon a time there was a king. The same model goes on:'
-	@$(BIN)/clearhead generate "Once upon a time there was a king" --max-new-tokens 60 --top-k 40 --temperature 0.7 --seed 4
+	@$(BIN)/clearhead generate "Once upon a time there was a king" --max-new-tokens 60 --top-k 40 --temperature 0.7 --seed 9
 	@echo 'Two dogs are playing in the snow. In German, by the Transformer that came with the package:'
 	@$(BIN)/clearhead generate "Two dogs are playing in the snow." --model translate-en-de --num-beams 5
 	@$(BIN)/clearhead studio
