@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
+from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, show_finding, waiting
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,12 +99,7 @@ def command(
     with waiting(f"{asked.title}  Asking {model} …"):
         found = asked.ask(pipe, given, second, **params)
         kept = _keep(found, save, browse)
-    if as_json:
-        print_json(found.to_dict())
-    elif as_csv:
-        typer.echo(found.to_csv(), nl=False)
-    else:
-        out().print(found)
+    show_finding(found, as_json, as_csv)
     if kept is not None:
         note(f"Saved to {kept}")
     if kept is not None and browse and not webbrowser.open(kept.resolve().as_uri()):

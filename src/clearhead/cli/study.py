@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.style import MODEL_HELP, err, note, open_model, out, print_json
+from clearhead.cli.style import MODEL_HELP, err, note, open_model, show_finding
 
 if TYPE_CHECKING:
-    from clearhead.studies.study import Study, Watch
+    from clearhead.studies.study import Watch
     from clearhead.train.log import Event, Watcher
 
 app = typer.Typer(help="Small experiments from well-known articles, each one command.", no_args_is_help=True)
@@ -69,7 +69,7 @@ def sentiment_command(
             fine_tune=out_folder if fine_tune else None, valid=valid, settings=settings or (), watch=watch,
             watchers=[_steps(watch)],
         )  # fmt: skip
-    _tell(found, as_json, as_csv)
+    show_finding(found, as_json, as_csv)
 
 
 @app.command("features")
@@ -97,7 +97,7 @@ def features_command(
 
     with _watched() as watch:
         found = features(pipe, train, test, limit=limit, cache=cache, watch=watch)
-    _tell(found, as_json, as_csv)
+    show_finding(found, as_json, as_csv)
 
 
 @app.command("similarity")
@@ -125,7 +125,7 @@ def similarity_command(
 
     with _watched() as watch:
         found = similarity(pipe, data, watch=watch)
-    _tell(found, as_json, as_csv)
+    show_finding(found, as_json, as_csv)
 
 
 # ---- while it goes
@@ -163,15 +163,3 @@ def _steps(watch: Watch) -> Watcher:
 
 def _column(said: str) -> str | int:
     return int(said) if said.lstrip("-").isdecimal() else said
-
-
-# ---- what was found
-
-
-def _tell(found: Study, as_json: bool, as_csv: bool) -> None:
-    if as_json:
-        print_json(found.to_dict())
-    elif as_csv:
-        typer.echo(found.to_csv(), nl=False)
-    else:
-        out().print(found)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.style import DEFAULT, MODEL_HELP, open_model, out, print_json
+from clearhead.cli.style import DEFAULT, MODEL_HELP, open_model, show_finding
 
 
 def command(
@@ -37,9 +37,4 @@ def command(
     from clearhead.explain import walk
 
     found = walk(pipe, text, layer=layer, head=head, position=position, numbers=numbers, top_k=top_k)
-    if as_json:
-        print_json(found.to_dict())
-        return
-    from clearhead.views.terminal import draw_walk
-
-    draw_walk(found, out())
+    show_finding(found, as_json)

@@ -50,11 +50,6 @@ def chip(text: str) -> str:
     return f" {text} ".replace(" ", "\u00a0")
 
 
-def draw_walk(walk: Walk, console: Console) -> None:
-    for part in _walk(walk, console.width):
-        console.print(part)
-
-
 def _walk(walk: Walk, width: int) -> Iterator[RenderableType]:
     head = Text()
     head.append(walk.model, style="bold")
