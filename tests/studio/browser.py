@@ -1,6 +1,5 @@
 """A studio with small models and a browser that looks at it, shared by the tests of its pages."""
 
-import shutil
 import threading
 import time
 from contextlib import contextmanager
@@ -11,10 +10,9 @@ import uvicorn
 from clearhead.studio.app import Studio
 from clearhead.studio.guard import Place
 from clearhead.studio.runs import Runs
+from clearhead.studio.screenshots import CHROMIUM
 from clearhead.studio.serve import listen
 from tests.explain.samples import small
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 # Every visible text with its contrast against what lies behind it, as WCAG counts; those below what AA asks for.
 # Signs for spaces (␣) are decoration: the word itself says as much. What is switched off is exempt, as in WCAG.

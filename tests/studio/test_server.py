@@ -77,7 +77,7 @@ def test_state(page, studio):
     assert list(found) == [card.name for card in stored]
     assert found["random-gpt2"] | {"loaded": None} == {
         "name": "random-gpt2", "family": "gpt2", "task": "causal-lm", "parameters": 242_048, "license": None,
-        "about": zoo.SHIPPED["random-gpt2"].about, "source": "shipped", "loaded": None,
+        "about": zoo.SHIPPED["random-gpt2"].about, "source": "shipped", "trained": False, "loaded": None,
     }  # fmt: skip
     assert "Apache-2.0" in found["translate-en-de"]["license"]
     assert [question["name"] for question in state["questions"]] == list(QUESTIONS)

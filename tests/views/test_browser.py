@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -26,12 +25,12 @@ from clearhead.explain.saliency import saliency
 from clearhead.explain.sampling import sampling
 from clearhead.explain.similarity import similarity
 from clearhead.explain.walk import walk
+from clearhead.studio.screenshots import CHROMIUM
 from clearhead.views.page import fragment
 from clearhead.views.widget import module
 from tests.explain.samples import TEXT, small
 from tests.views.test_page import finding_of
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHANGED = TEXT.replace("cat sat on", "cat on sat")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 

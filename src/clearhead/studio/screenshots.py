@@ -18,6 +18,7 @@ from typing import Any
 
 from clearhead.errors import ClearheadError, InputError
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDTHS = (360, 768, 1280, 2560)
 THEMES = ("light", "dark")
 LANGUAGES = ("en", "zh")
@@ -30,8 +31,7 @@ _STANDING = """() => !document.querySelector("[aria-busy], .st-thinking")
 _CHAPTERS = 'async () => (await (await import("/static/studio/chapter.js")).all()).map((one) => one.slug)'
 _LAB = """async () => {
   const { models, questions } = await (await fetch("/api/state")).json(), found = {};
-  const trained = (one) => !one.name.startsWith("random");
-  for (const model of models.sort((a, b) => trained(b) - trained(a))) {
+  for (const model of models.sort((a, b) => b.trained - a.trained)) {
     const { questions: reasons } = await (await fetch(`/api/models/${encodeURIComponent(model.name)}`)).json();
     for (const { name } of questions) if (reasons[name] === null) found[name] ??= model.name;
   }
@@ -55,10 +55,11 @@ def shoot(
         from playwright.sync_api import sync_playwright
     except ImportError:
         raise InputError("Pictures need playwright: pip install playwright.") from None
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if CHROMIUM is None:
+        raise InputError("Pictures need a Chromium, and none is installed here (Debian: apt install chromium).")
     out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as player:
-        browser = player.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for language in languages:
             room = browser.new_context(reduced_motion="reduce", locale="zh-CN" if language == "zh" else "en-GB")
             page = room.new_page()

@@ -43,6 +43,7 @@ class Entry:
     where: str
     about: str = ""
     license: str | None = None
+    trained: bool = True  # random weights are good for trying things out, not as a first choice
     family: str | None = None  # these three are known once its configuration was read
     task: str | None = None
     parameters: int | None = None
@@ -55,7 +56,7 @@ class Entry:
         return self.pipe is not None and self.pipe.done()
 
     def facts(self) -> dict[str, Any]:
-        names = ("name", "family", "task", "parameters", "license", "about", "source", "loaded")
+        names = ("name", "family", "task", "parameters", "license", "about", "source", "trained", "loaded")
         return {name: getattr(self, name) for name in names}
 
 
@@ -85,6 +86,7 @@ class Shelf:
                 where = card.name if card.folder is None else str(card.folder)
                 entry = Entry(card.name, "shipped", where, about=card.about, family=card.family)
                 entry.license = _license_in(card.folder)
+                entry.trained = card.make is None
                 self._entries[card.name] = entry
 
     def _add_named(self, given: str) -> None:

@@ -34,6 +34,7 @@
 
 import { el } from "/static/views/dom.js";
 import { Trouble, generate, isCancelled } from "./api.js";
+import { choose } from "./choose.js";
 import { grows } from "./fields.js";
 import { live, troubleWords } from "./live.js";
 
@@ -57,7 +58,7 @@ export async function show(main, page, slug) {
   const fitting = page.models.filter(chapter.input?.models ?? (() => true));
   const asked = new URLSearchParams(location.search);
   const first = (value) => (typeof value === "string" ? value : value?.[page.lang] ?? value?.en ?? "");
-  const named = fitting.find((one) => one.name === asked.get("model")) ?? fitting.find((one) => one.name === chapter.input?.model) ?? fitting.find((one) => !/^random/.test(one.name)) ?? fitting[0];
+  const named = fitting.find((one) => one.name === asked.get("model")) ?? choose(fitting, chapter.input?.model) ?? fitting[0];
   const typed = { text: asked.get("text"), second: asked.get("second") }; // null: the sentence of the chapter, in the page's language
   const values = Object.fromEntries(chapter.parts.filter((part) => part.control).map(({ control }) => [control.name, control.value]));
   let card = named;

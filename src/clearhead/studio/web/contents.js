@@ -16,7 +16,7 @@ const FIRST = [
 
 export async function show(main, page) {
   main.classList.add("st-article", "st-contents");
-  const trained = page.models.filter((one) => !/^random/.test(one.name));
+  const trained = page.models.filter((one) => one.trained);
   const first = FIRST.find((one) => trained.some((model) => model.task === one.task)) ?? FIRST[2];
   const fitting = first.task ? trained.filter((one) => one.task === first.task) : page.models;
   let card = fitting[0], typed = null, timer = null;

@@ -21,7 +21,7 @@ export async function show(main, page) {
   main.classList.add("st-lab");
   const questions = [...page.questions, WRITE];
   const byName = new Map(questions.map((one) => [one.name, one]));
-  const preferred = page.models.find((one) => one.loaded && !/^random/.test(one.name)) ?? page.models.find((one) => !/^random/.test(one.name)) ?? page.models[0];
+  const preferred = page.models.find((one) => one.loaded && one.trained) ?? page.models.find((one) => one.trained) ?? page.models[0];
   if (!preferred) { main.append(el("p", { class: "st-alone" }, page.words("no_models"))); return; }
 
   let state = complete(stateOf(location));

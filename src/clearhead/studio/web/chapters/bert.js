@@ -12,11 +12,10 @@ const MESSAGE = "I still have not received my new card.";
 const FAMILIES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"];
 const isBert = (model) => FAMILIES.includes(model.family);
 const guesses = (model) => isBert(model) && ["pretraining", "masked-lm"].includes(model.task);
-const learned = (model) => !/^random/.test(model.name);
 
 /** A classifier of the family: the one of this name, else (where any will do) the first there is. */
 function classifier(reader, name, any = false) {
-  const all = reader.models.filter((model) => isBert(model) && model.task === "sequence-classification" && learned(model));
+  const all = reader.models.filter((model) => isBert(model) && model.task === "sequence-classification" && model.trained);
   return all.find((model) => model.name === name) ?? (any ? all.find((model) => model.name !== "intents") : undefined);
 }
 /** Who says whether a sentence follows: the chosen model, if it has learned that. */

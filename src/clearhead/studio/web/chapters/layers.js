@@ -1,5 +1,6 @@
 // Chapter 6: layer by layer: what the model would say if it had to stop early, and when it makes up its mind.
 
+import { choose } from "../choose.js";
 import { CORPUS } from "../corpus.js";
 
 const SENTENCE = "The king had a daughter, and he loved";
@@ -8,9 +9,9 @@ const HIDDEN = "The cat sat on the [MASK] and fell asleep.";
 const SOURCE = "A young girl is playing with a brown dog.";
 
 /** The reader’s candidates; a model that never learned may not have the words, and shows its own two likeliest. */
-const candidates = (reader) => (/^random/.test(reader.model ?? "") ? {} : { candidates: reader.candidates });
-const guesses = (reader) => reader.models.find((one) => one.name === "bert-mini") ?? reader.models.find((one) => ["masked-lm", "pretraining"].includes(one.task) && !/^random/.test(one.name));
-const translator = (reader) => reader.models.find((one) => one.name === "translate-en-de") ?? reader.models.find((one) => one.task === "seq2seq-lm" && !/^random/.test(one.name));
+const candidates = (reader) => (reader.card?.trained === false ? {} : { candidates: reader.candidates });
+const guesses = (reader) => choose(reader.models, "bert-mini", (one) => ["masked-lm", "pretraining"].includes(one.task));
+const translator = (reader) => choose(reader.models, "translate-en-de", (one) => one.task === "seq2seq-lm");
 
 export const chapter = {
   slug: "layers",

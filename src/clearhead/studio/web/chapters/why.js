@@ -1,5 +1,6 @@
 // Chapter 5: why a model said what it said: the words it came from, the neurons that fired, the factors behind them.
 
+import { choose } from "../choose.js";
 import { CORPUS } from "../corpus.js";
 
 const SENTENCE = "The wolf came to the house and knocked at the";
@@ -9,8 +10,8 @@ const REVIEW = "A slow story, but the end is wonderful.";
 let shown = null, chosen = null;
 
 /** A model that never learned has no reasons, and may not have the word. */
-const learned = (reader) => !/^random/.test(reader.model ?? "");
-const judge = (reader) => reader.models.find((one) => one.name === "sentiment") ?? reader.models.find((one) => one.task === "sequence-classification" && !/^random/.test(one.name));
+const learned = (reader) => reader.card?.trained !== false;
+const judge = (reader) => choose(reader.models, "sentiment", (one) => one.task === "sequence-classification");
 const source = (name) => `import clearhead as ch
 from clearhead import explain
 
