@@ -196,8 +196,9 @@ def test_an_error_is_one_message_and_a_code():
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_an_interrupted_question_leaves_nothing(tmp_path):
     program = (
-        "import sys, time, clearhead.explain.questions as q, clearhead.cli as c\n"
+        "import signal, sys, time, clearhead.explain.questions as q, clearhead.cli as c\n"
         "from dataclasses import replace\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background begins without one
         "def slow(*given):\n    print('asked', flush=True)\n    time.sleep(60)\n"
         "q.QUESTIONS['walk'] = replace(q.QUESTIONS['walk'], answer=slow)\n"
         f"sys.argv = ['clearhead', 'explain', 'walk', 'hi', '--save', {str(tmp_path / 'a.html')!r}]\nc.main()\n"
