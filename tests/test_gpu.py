@@ -462,14 +462,21 @@ def test_loading_onto_the_device(pair, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("vocab", "bias", "smoothing"), [(50257, False, 0.0), (50257, True, 0.1), (1000, True, 0.0), (37, False, 0.1)]
+    ("vocab", "bias", "smoothing"),
+    [
+        (50257, False, 0.0),
+        (50257, True, 0.1),
+        (16380, True, 0.1),
+        (8192, False, 0.0),
+        (1000, True, 0.0),
+        (37, False, 0.1),
+    ],
 )
 def test_the_vocabulary_loss_in_one_kernel(vocab, bias, smoothing):
     """The Triton kernel's loss and gradients are torch's own, in double precision."""
-    from clearhead.nn import vocabulary_kernel
-    from clearhead.nn.vocabulary_loss import linear_cross_entropy
+    from clearhead.nn.vocabulary_loss import linear_cross_entropy, prepare
 
-    assert vocabulary_kernel.prepare()
+    assert prepare()
     torch.manual_seed(vocab)
     given = [torch.randn(300, 64, device="cuda"), torch.randn(vocab, 64, device="cuda") * 0.3]
     given += [torch.randn(vocab, device="cuda")] if bias else []

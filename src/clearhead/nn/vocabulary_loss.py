@@ -11,10 +11,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from clearhead.nn import vocabulary_kernel
+from torch.utils._triton import has_triton
 
 ALIGNED = 64  # rows of scores a tensor core can read without a detour, counted in words of the vocabulary
+_kernel: Any = None  # vocabulary_kernel, once it is loaded; compiled code must not load it on its way
+
+
+def prepare() -> bool:
+    """Load the kernel for CUDA devices, once; False where there is no Triton."""
+    global _kernel
+    if _kernel is None and has_triton():
+        from clearhead.nn import vocabulary_kernel
+
+        _kernel = vocabulary_kernel
+    return _kernel is not None
 
 
 def linear_cross_entropy(
@@ -52,7 +62,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_hidden = []
         for rows, wanted in zip(hidden.split(chunk), labels.split(chunk), strict=True):
             scores = rows @ table.T
-            how = vocabulary_kernel.loss_and_gradient if vocabulary_kernel.usable(scores) else _loss_and_gradient
+            how = _kernel.loss_and_gradient if _kernel is not None and scores.is_cuda else loss_and_gradient
             losses, d_scores = how(scores, bias, wanted, counted, vocab, smoothing)
             total += losses.sum()
             d_hidden.append(d_scores @ table)
@@ -77,7 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         )
 
 
-def _loss_and_gradient(
+def loss_and_gradient(
     scores: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, vocab: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """The loss of each position, and the gradient of their mean with respect to the scores (positions, vocab + spare).
