@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import torch
 
@@ -57,8 +59,9 @@ def ours(ids: torch.Tensor, config: GPT2Config, name: str, device: torch.device)
     plan = Plan(steps=10**9, dtype=torch.bfloat16)
     nowhere = Checkpoints(Path(tempfile.mkdtemp()), 1)
     loop = Loop(
-        world.wrap(module, compile=True), objective, Same(ids), moving, plan, nowhere, world, prepare=lambda step: 6e-4
-    )
+        world.wrap(module, compile=True, even=True, once=True), objective, Same(ids), moving, plan, nowhere, world,
+        prepare=lambda step: 6e-4,
+    )  # fmt: skip
     return lambda: loop._step(0)
 
 
@@ -143,10 +146,10 @@ def speed(asked: argparse.Namespace) -> None:
 def optimizers(asked: argparse.Namespace) -> None:
     """The time to the loss that AdamW ends with, at the best of its rates: the same model, data and steps.
 
-    The clock starts after the first step, so that compiling is nobody's loss; evaluations are not counted.
+    A step's time is the median over the run, so that compiling is nobody's loss; evaluations are not counted.
     """
     sides = [("adamw", rate) for rate in asked.adamw_lr] + [("muon", asked.muon_lr)]
-    logs: dict[tuple[str, float], list[tuple[int, float, float]]] = {}
+    logs: dict[tuple[str, float], list[tuple[int, float, float]]] = {}  # (step, seconds until then, held-out loss)
     with tempfile.TemporaryDirectory() as folder:
         for name, rate in sides:
             out = Path(folder) / f"{name}-{rate}"
@@ -169,12 +172,10 @@ def optimizers(asked: argparse.Namespace) -> None:
             }  # fmt: skip
             train(settings)
             events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-            spent = {e["step"]: e["seconds"] for e in events if e["event"] == "step"}
-            began = min(spent.values())
+            told = [(e["step"], e["seconds"]) for e in events if e["event"] == "step"]
+            pace = median((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(told) if b[0] > a[0])
             logs[name, rate] = [
-                (e["step"], spent[e["step"]] - began, e["metrics"]["loss"])
-                for e in events
-                if e["event"] == "evaluation"
+                (e["step"], e["step"] * pace, e["metrics"]["loss"]) for e in events if e["event"] == "evaluation"
             ]
             step, seconds, loss = logs[name, rate][-1]
             print(f"{name:6s} lr {rate:g}: {step} steps in {seconds:.1f} s, held-out loss {loss:.4f}", flush=True)

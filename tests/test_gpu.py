@@ -493,6 +493,9 @@ def test_the_vocabulary_loss_in_one_kernel(vocab, bias, smoothing):
         assert (ours.grad - reference.grad).norm() / reference.grad.norm() < 2e-3  # products in tf32
 
 
+SMALL = {"family": "gpt2", "config": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}}
+
+
 @pytest.mark.parametrize("compile", [False, True])
 def test_training_learns_and_goes_on(tmp_path, compile):
     """A short run in bf16, stopped and continued: the loss falls, and the same bits come out as without the stop."""
@@ -507,10 +510,7 @@ def test_training_learns_and_goes_on(tmp_path, compile):
             "out": str(tmp_path / out),
             "data": {"train": str(text), "held_out": 0.1},
             "tokenizer": {"kind": "bpe", "vocab_size": 300},
-            "model": {
-                "family": "gpt2",
-                "config": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2},
-            },
+            "model": SMALL,
             "batch": {"size": 8, "length": 64},
             "optimizer": {"name": "muon", "lr": 3e-3},
             "steps": 60,
@@ -532,3 +532,35 @@ def test_training_learns_and_goes_on(tmp_path, compile):
     cut = train(recipe("cut"))
     weights = [load_file(run.model / "model.safetensors") for run in (whole, cut)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_compiled_and_recorded_steps_learn_the_same(tmp_path, accumulate):
+    """Over three epochs, with a shorter batch at the end of each: the losses of steps that run kernel by kernel."""
+    from clearhead.train import train
+
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"{n} and {n + 1} make {2 * n + 1}." for n in range(600)))
+    losses = {}
+    for compile in (False, True):
+        told = losses[compile] = []
+        quiet = dict.fromkeys(("attn_pdrop", "resid_pdrop", "embd_pdrop"), 0.0)
+        train(
+            {
+                "objective": {"name": "causal-lm", "cross_documents": True},
+                "out": str(tmp_path / str(compile)),
+                "data": {"train": str(text)},
+                "tokenizer": {"kind": "bpe", "vocab_size": 300},
+                "model": {"family": "gpt2", "config": SMALL["config"] | quiet},
+                "batch": {"size": 11, "length": 64, "accumulate": accumulate},
+                "optimizer": {"name": "adamw", "lr": 3e-3},
+                "epochs": 3,
+                "precision": "fp32",
+                "compile": compile,
+                "log_every": 1,
+            },
+            watchers=[lambda e, told=told: told.append(e["loss"]) if e["event"] == "step" else None],
+        )
+    plain, fast = (torch.tensor(losses[compile]) for compile in (False, True))
+    assert len(plain) > 10 and plain[-1] < 0.8 * plain[0]
+    assert (plain - fast).abs().max() < 2e-3

@@ -143,8 +143,8 @@ class Losses(nn.Module):
 class Copies(Together):
     """Every process has the whole model; after the last part of a batch the gradients are averaged."""
 
-    def wrap(self, module: nn.Module, compile: bool = False) -> nn.Module:
-        module = super().wrap(module, compile)
+    def wrap(self, module: nn.Module, compile: bool = False, even: bool = False, once: bool = False) -> nn.Module:
+        module = super().wrap(module, compile, even, once)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers gets another name in torch 2.13
             return DistributedDataParallel(
@@ -188,7 +188,7 @@ class Shards(Together):
     def cradle(self) -> torch.device:
         return torch.device("cpu")  # the GPU gets one layer after the other, and keeps its part
 
-    def wrap(self, module: nn.Module, compile: bool = False) -> nn.Module:
+    def wrap(self, module: nn.Module, compile: bool = False, even: bool = False, once: bool = False) -> nn.Module:
         if any(stack.layer_dropout for stack in module.modules() if isinstance(stack, Stack)):
             raise ConfigError(
                 "This model leaves out layers at random in training, each process others, and FSDP needs all processes "
@@ -199,7 +199,7 @@ class Shards(Together):
         cast = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         for layer in _layers(module):
             if compile:
-                layer.compile()
+                layer.compile(dynamic=False if even else None)
             fully_shard(layer, mesh=mesh, mp_policy=cast if self.half else MixedPrecisionPolicy())
         # Given back after every call, in evaluation too: weights that are read afterwards are always the parts.
         fully_shard(module, mesh=mesh, reshard_after_forward=True)

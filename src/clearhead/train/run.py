@@ -228,7 +228,8 @@ class _Run:
         if recipe.optimizer.freeze is not None:
             freeze(self.model, recipe.optimizer.freeze)
         spare_memory(self.model, world.device, recipe.chunk, recipe.checkpoint_activations)
-        wrapped = world.wrap(module, compile=recipe.compile)  # before the optimiser: it may put other tensors in place
+        # before the optimiser: it may put other tensors in place
+        wrapped = world.wrap(module, recipe.compile, self.objective.even, once=recipe.batch.accumulate == 1)
         made = optimizer(
             module, recipe.optimizer.name, lr=recipe.optimizer.lr, weight_decay=recipe.optimizer.weight_decay,
             betas=(recipe.optimizer.betas[0], recipe.optimizer.betas[1]), eps=recipe.optimizer.eps,

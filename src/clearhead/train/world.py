@@ -16,6 +16,9 @@ from clearhead.models import Model
 from clearhead.train.objectives.base import Batch, Objective
 from clearhead.train.recipe import Recipe
 
+# Compiled code whose kernels are recorded and started together (CUDA graphs): a small model's step is mostly starting.
+RECORDED: dict[str, str | int | bool] = {"triton.cudagraphs": True}
+
 
 def join(recipe: Recipe) -> World:
     """The world this process is in: alone, or one of those that torchrun has started."""
@@ -56,10 +59,16 @@ class World:
         """Where the model is made, before `wrap` puts it where it is trained."""
         return self.device
 
-    def wrap(self, module: nn.Module, compile: bool = False) -> nn.Module:
-        """What the loop gives to the other methods in place of the module. Make the optimiser after it."""
+    def wrap(self, module: nn.Module, compile: bool = False, even: bool = False, once: bool = False) -> nn.Module:
+        """What the loop gives to the other methods in place of the module. Make the optimiser after it.
+
+        even   all batches have one shape: code for any shape, made when an epoch ends with another, is only slower
+        once   a step calls the module once. Recorded kernels write gradients where the last call did, so they must not
+               be added up over calls
+        """
         if compile:
-            module.compile()
+            recorded = even and once and self.size == 1 and self.device.type == "cuda"
+            module.compile(dynamic=False if even else None, options=RECORDED if recorded else None)
         return module
 
     def losses(self, module: nn.Module, objective: Objective, batch: Batch) -> dict[str, Tensor]:

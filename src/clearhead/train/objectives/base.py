@@ -55,6 +55,7 @@ class Objective:
     task      the head that the model must have
     columns   what a record must hold
     blocks    the examples are documents; the data is cut into blocks of `block_length` tokens across them
+    even      all batches have one shape, but for the last of an epoch, and the module is called once for each
     named     special tokens that a tokenizer trained for it must have, where its kind brings none: {"pad_token": …}
     examined_with   packages that `examine` needs, where there is one
     """
@@ -63,6 +64,7 @@ class Objective:
     task: ClassVar[str]
     columns: ClassVar[tuple[str, ...]] = ("text",)
     blocks: ClassVar[bool] = False
+    even: ClassVar[bool] = False
     named: ClassVar[Mapping[str, str]] = {}
     examined_with: ClassVar[tuple[str, ...]] = ()
 

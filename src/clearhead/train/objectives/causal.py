@@ -35,6 +35,7 @@ class CausalLM(RunningText):
 
     name = "causal-lm"
     task = "causal-lm"
+    even = True
     named = {"eos_token": "<|endoftext|>"}
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, cross_documents: bool = False) -> None:
