@@ -39,7 +39,9 @@ def without(said: dict, *path: str) -> dict:
         (["steps=many"], ["steps is 'many'", "a whole number"]),
         (["steps=1.5"], ["steps is 1.5", "a whole number"]),
         (["steps=true"], ["steps is True", "a whole number"]),
-        (["steps=-3"], ["steps is -3", "at least 1"]),
+        (["steps=-3"], ["steps=-3: steps is -3", "at least 1"]),  # the setting is blamed, not the recipe
+        (["seed=1", "log_every=0"], ["log_every=0: log_every is 0"]),
+        (['data={train: "a\\0b"}'], ["NUL"]),
         (["optimizer.lr=fast"], ["optimizer.lr is 'fast'", "a number"]),
         (["optimizer.lr=0"], ["optimizer.lr is 0.0", "above 0"]),
         (["optimizer.lr=.nan"], ["optimizer.lr is nan", "a number"]),
@@ -298,12 +300,18 @@ def test_differences(said):
         (["model.family=bert", "objective=masked-lm", "evaluation.sample=x", "model.config={hidden_size: 8, "
           "num_hidden_layers: 1, num_attention_heads: 1, intermediate_size: 8}"], ["cannot write text"]),
         (["device=gpu"], ["device"]),
+        (["device=meta"], ["'meta' cannot be used", "no numbers"]),
+        (["objective={name: masked-lm, rate: 5}", "model.family=bert", "model.config={hidden_size: 8, "
+          "num_hidden_layers: 1, num_attention_heads: 1, intermediate_size: 8}"], ["rate is 5"]),
+        (["objective={name: gpt-classification, lm: -1}", "data.train=labels.jsonl"], ["lm is -1", "0 or more"]),
+        (["tokenizer.vocab_size=100"], ["100"]),
         (["model.family=null", "model.start=nowhere/at-all", "tokenizer.kind=null"], []),
         (["tokenizer.kind=null", "tokenizer.start=nowhere"], []),
     ],
 )  # fmt: skip
 def test_nothing_is_written_for_a_bad_recipe(said, tmp_path, monkeypatch, settings, words):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.jsonl").write_text('{"text": "a cat", "label": "x"}\n' * 30)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ClearheadError) as caught:
         train(said, settings)

@@ -141,11 +141,14 @@ def as_device(device: torch.device | str | None) -> torch.device:
         place = torch.device("cpu" if device is None else device)
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        reason = (str(error).splitlines() or [""])[0].rstrip(".")
-        raise InputError(
-            f"The device {device!r} cannot be used here: {reason}. The CPU always can: device='cpu'."
-        ) from None
-    return place
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        if reason.startswith("Expected one of"):  # a long list, of kinds that hardly anybody has
+            reason = "devices are called cpu, cuda, cuda:1 or mps"
+    else:
+        if place.type != "meta":
+            return place
+        reason = "it holds shapes and no numbers"
+    raise InputError(f"The device {device!r} cannot be used here: {reason}. The CPU always can: device='cpu'.")
 
 
 __all__ = [

@@ -173,10 +173,16 @@ def read_recipe(source: str | Path | Mapping[str, Any], overrides: Iterable[str]
         said = _plain(said, name)
     except RecursionError:
         raise ConfigError(f"{name}: a value contains itself, by way of an anchor (&name, *name).") from None
-    for setting in overrides:
+    settings = list(overrides)
+    for setting in settings:
         _override(said, setting)
-    recipe: Recipe = _build(Recipe, said, "", name)
-    _check(recipe, name)
+    try:
+        recipe: Recipe = _build(Recipe, said, "", name)
+        _check(recipe, name)
+    except ConfigError as error:  # what was set on top is not the file's fault
+        guilty = [setting for setting in settings if setting.partition("=")[0].strip() in str(error)]
+        blamed = f"{', '.join(guilty)}: " if guilty else f"{name}: "
+        raise ConfigError(str(error).replace(f"{name}: ", blamed, 1)) from None
     return recipe
 
 
@@ -240,6 +246,8 @@ def _plain(value: Any, where: str) -> Any:
         return [_plain(item, where) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, str) and "\0" in value:
+        raise ConfigError(f"{where} is {value!r}: no name and no path holds a NUL.")
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise ConfigError(f"{where} is {value!r} ({type(value).__name__}); a recipe holds text, numbers, lists and tables.")

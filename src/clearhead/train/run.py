@@ -109,6 +109,8 @@ class _Run:
         self.source_tokenizer = _tokenizers(named)[0] if named is not None else source
         self.kind = check_run(recipe, self.sources, self.start, known, self.source_tokenizer)
         self._known_tokenizer = known
+        # options that cannot be are found now; a tokenizer that is still to be trained is stood in for
+        self.objective = self._objective(known or self._trained_tokenizer(iter(["a"]), show=False))
 
     def prepare(self) -> None:
         """Tokenizer, data and model."""
@@ -118,8 +120,13 @@ class _Run:
             torch.use_deterministic_algorithms(True)
         if self.world.device.type == "cpu":
             native.kernels()  # now, and not when a sample is written: frozen layers round otherwise after it
-        self.tokenizer = self._known_tokenizer or self._new_tokenizer()
-        self.objective = self._objective()
+        if self._known_tokenizer is not None:
+            self.tokenizer = self._known_tokenizer
+        else:
+            self.tokenizer = self._new_tokenizer()
+            self.objective = self._objective(self.tokenizer)
+        if type(self.objective).learn_labels is not Objective.learn_labels:
+            self.objective.learn_labels(self.sources["train"].records())
         self.tables = {part: self._table(source) for part, source in self.sources.items()}
         self.data = {part: self._examples(part, table) for part, table in self.tables.items()}
         self.orders = {part: self._order(part, shuffle=part == "train") for part in self.data}
@@ -130,18 +137,24 @@ class _Run:
 
     # ---- the parts
 
-    def _new_tokenizer(self) -> Tokenizer:
+    def _trained_tokenizer(self, texts: Iterator[str], show: bool = True) -> Tokenizer:
         asked, kind = self.recipe.tokenizer, self.kind
         assert asked.kind is not None
+        own = [token for name, token in kind.named.items() if name not in BROUGHT[asked.kind]]
+        special = [*asked.special_tokens, *kind.extra_tokens(), *own]
+        made = train_tokenizer(
+            texts, asked.kind, asked.vocab_size, lowercase=asked.lowercase, special_tokens=special, show_progress=show
+        )
+        kind.complete(made)
+        return made
+
+    def _new_tokenizer(self) -> Tokenizer:
         folder = self.folder / "tokenizer"
         if not folder.is_dir() and self.world.leads:
-            texts = (text for record in self.sources["train"].records() for text in _texts(record, kind.columns))
-            own = [token for name, token in kind.named.items() if name not in BROUGHT[asked.kind]]
-            special = [*asked.special_tokens, *kind.extra_tokens(), *own]
-            made = train_tokenizer(
-                texts, asked.kind, asked.vocab_size, lowercase=asked.lowercase, special_tokens=special
+            columns = self.kind.columns
+            made = self._trained_tokenizer(
+                text for record in self.sources["train"].records() for text in _texts(record, columns)
             )
-            kind.complete(made)
             work = self.folder / ".tokenizer.writing"
             shutil.rmtree(work, ignore_errors=True)
             made.save(work)
@@ -149,14 +162,11 @@ class _Run:
         self.world.wait()
         return load_tokenizer(folder)
 
-    def _objective(self) -> Objective:
+    def _objective(self, tokenizer: Tokenizer) -> Objective:
         options = {key: value for key, value in self.recipe.objective.items() if key != "name"}
         if self.source_tokenizer is not None:
             options["source_tokenizer"] = self.source_tokenizer
-        made = objective(self.kind.name, self.tokenizer, self.recipe.batch.length, **options)
-        if type(made).learn_labels is not Objective.learn_labels:
-            made.learn_labels(self.sources["train"].records())
-        return made
+        return objective(self.kind.name, tokenizer, self.recipe.batch.length, **options)
 
     def _table(self, source: Source) -> Table:
         cache = Path(self.recipe.data.cache).expanduser() if self.recipe.data.cache else self.folder / "data"
@@ -218,8 +228,7 @@ class _Run:
     def go(self) -> Result:
         recipe, world = self.recipe, self.world
         module = self.objective.trained(self.model)
-        if hasattr(self.objective, "pool"):
-            self.objective.pool = self.tables["train"]
+        self.objective.pool = self.tables["train"]
         if recipe.lora is not None:
             asked = recipe.lora
             new_head = self.model.language_head is None and self.model.task != "features"
@@ -401,8 +410,7 @@ class _Run:
 
     def _pipeline(self, model: Model) -> pipeline.Pipeline:
         """The model as a user will have it."""
-        sentence = self.objective.sentence() if hasattr(self.objective, "sentence") else None
-        name = str(self.folder / "model")
+        name, sentence = str(self.folder / "model"), self.objective.sentence()
         return pipeline.Pipeline(model, self.tokenizer, self.source_tokenizer, name=name, sentence=sentence)
 
     # ---- precision

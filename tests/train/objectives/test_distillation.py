@@ -140,6 +140,8 @@ def test_what_does_not_fit():
         Distillation(wordpiece(), 20, teacher=teacher("sequence-classification"))
     with pytest.raises(InputError, match="nothing to learn"):
         Distillation(wordpiece(), 20, teacher=teacher(), soft=0, mlm=0, cosine=0)
+    with pytest.raises(InputError, match=r"soft is -1"):
+        Distillation(wordpiece(), 20, teacher=teacher(), soft=-1)
     with pytest.raises(InputError, match="temperature"):
         Distillation(wordpiece(), 20, teacher=teacher(), temperature=0)
 

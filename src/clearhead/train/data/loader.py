@@ -12,23 +12,16 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 
 from clearhead.errors import ClearheadError, InputError
 from clearhead.train.data.order import Order, micro, share
-from clearhead.train.objectives.base import Batch, Example, Objective
+from clearhead.train.objectives.base import Batch, Data, Objective
 
 HELD_OUT = 0x48454C44  # draws for held-out data are apart from those for training
-
-
-class Data(Protocol):
-    """A table, or blocks of one."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, n: int) -> Example: ...
 
 
 class Loader:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -23,11 +23,19 @@ from clearhead.text import Tokenizer
 from clearhead.text.byte_bpe import wrap_like_bert
 
 if TYPE_CHECKING:
+    from clearhead.hub import Sentence
     from clearhead.pipeline import Pipeline
 
 Record = Mapping[str, Any]  # a row of the data; a source adds "where", a file and line for messages
 Example = dict[str, Any]  # one-dimensional arrays of numbers, or plain numbers: what a table on disk can hold
 IGNORED = -100  # a label that is left out of every loss
+
+
+class Data(Protocol):
+    """Examples: a table, or blocks of one."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, n: int) -> Example: ...
 
 
 @dataclass
@@ -56,6 +64,7 @@ class Objective:
     columns   what a record must hold
     blocks    the examples are documents; the data is cut into blocks of `block_length` tokens across them
     even      all batches have one shape, but for the last of an epoch, and the module is called once for each
+    pool      the training examples, for one that looks for more in them; the run sets it
     named     special tokens that a tokenizer trained for it must have, where its kind brings none: {"pad_token": …}
     examined_with   packages that `examine` needs, where there is one
     """
@@ -65,6 +74,7 @@ class Objective:
     columns: ClassVar[tuple[str, ...]] = ("text",)
     blocks: ClassVar[bool] = False
     even: ClassVar[bool] = False
+    pool: Data | None = None
     named: ClassVar[Mapping[str, str]] = {}
     examined_with: ClassVar[tuple[str, ...]] = ()
 
@@ -122,6 +132,10 @@ class Objective:
         """What is trained: the model, or a module that holds it and a helper (ELECTRA's generator)."""
         return model
 
+    def sentence(self) -> Sentence | None:
+        """How the finished model makes one vector of a text, where that is what it learnt."""
+        return None
+
     def given(self, batch: Batch) -> dict[str, Tensor]:
         """What the model is called with: the inputs, or what is made of them on the device."""
         return batch.inputs
@@ -161,6 +175,15 @@ def term_sums(terms: Mapping[str, Tensor], batch: Batch) -> dict[str, float]:
     holds one token."""
     sums = {name: float(value) * n if (n := batch.counts[name]) else 0.0 for name, value in terms.items()}
     return sums | {f"{name}.count": float(batch.counts[name]) for name in terms}
+
+
+def check_weights(**weights: float) -> None:
+    """What each term counts in the sum that is minimised."""
+    for name, weight in weights.items():
+        if not weight >= 0:
+            raise InputError(f"{name} is {weight}; what a term counts is 0 or more.")
+    if not any(weights.values()):
+        raise InputError(f"{' and '.join(weights)} are all 0: there is nothing to learn.")
 
 
 def check_columns(objective: Objective | type[Objective], record: Record) -> None:

@@ -23,7 +23,7 @@ from clearhead.models.heads import Given, language_loss
 from clearhead.models.model import StackModel
 from clearhead.models.output import Output
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, term_sums
+from clearhead.train.objectives.base import Batch, Example, check_weights, term_sums
 from clearhead.train.objectives.classification import Classification, Problem
 from clearhead.train.objectives.masked import MaskedLM
 from clearhead.train.objectives.texts import has_segments
@@ -95,8 +95,7 @@ class Distillation(Taught, MaskedLM):
         self.teacher = _teacher(teacher, self.task)
         self.temperature, self.freeze_positions = _checked(temperature), freeze_positions
         self.weights = {"soft": soft, "mlm": mlm, "cosine": cosine}
-        if not self.factors:
-            raise InputError("soft, mlm and cosine are all 0: there is nothing to learn.")
+        check_weights(**self.weights)
 
     @property
     def factors(self) -> dict[str, float]:
@@ -177,6 +176,7 @@ class ClassificationDistillation(Taught, Classification):
         super().__init__(tokenizer, length, labels=labels)
         self.teacher = _teacher(teacher, self.task)
         self.temperature, self.soft, self.hard = _checked(temperature), soft, hard
+        check_weights(**self.factors)
 
     @property
     def factors(self) -> dict[str, float]:

@@ -24,7 +24,16 @@ from clearhead.models import Model, Output
 from clearhead.models.heads import ChoiceHead, Given, LanguageHead, language_loss, sequence_loss
 from clearhead.models.model import StackModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, Record, mask_of, padded, term_sums
+from clearhead.train.objectives.base import (
+    IGNORED,
+    Batch,
+    Example,
+    Record,
+    check_weights,
+    mask_of,
+    padded,
+    term_sums,
+)
 from clearhead.train.objectives.classification import Classification, Problem
 from clearhead.train.objectives.multiple_choice import choice_example, choice_rows, read_choices, without_missing
 from clearhead.train.objectives.texts import TextObjective, grow_vocabulary, text_of
@@ -94,6 +103,7 @@ class GPTClassification(Classification):
         labels: Sequence[str] | None = None,
     ) -> None:
         super().__init__(tokenizer, length, problem_type=problem_type, labels=labels)
+        check_weights(task=1.0, lm=lm)
         self.lm = lm
         self.transformed = Transformed(tokenizer, length)
 
@@ -191,6 +201,7 @@ class GPTMultipleChoice(TextObjective):
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, lm: float = 0.5) -> None:
         super().__init__(tokenizer, length)
+        check_weights(task=1.0, lm=lm)
         self.lm = lm
         self.transformed = Transformed(tokenizer, length)
 

@@ -15,7 +15,7 @@ from clearhead.models import Config, Model
 from clearhead.models.heads import Given, ReplacedHead
 from clearhead.models.model import StackModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, term_sums
+from clearhead.train.objectives.base import IGNORED, Batch, Example, check_weights, term_sums
 from clearhead.train.objectives.masked import MaskedLM, words_batch
 from clearhead.train.objectives.running_text import GuessedWords, pad_id
 
@@ -52,6 +52,7 @@ class ReplacedTokens(MaskedLM):
                 f"generator_size is {generator_size}; it is a share of the model's width, above 0, up to 1."
             )
         self.generator_size, self.weight = generator_size, weight
+        check_weights(weight=weight)
 
     @property
     def factors(self) -> dict[str, float]:

@@ -275,6 +275,8 @@ class SentenceTriplet(SentenceObjective):
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, margin: float = 1.0, **head: Any) -> None:
         super().__init__(tokenizer, length, **head)
+        if not margin >= 0:
+            raise InputError(f"margin is {margin}; a distance is 0 or more.")
         self.margin = margin
 
     @property

@@ -83,6 +83,8 @@ class TwoSegments(Objective):
         check_room(length, 5)
         self.first, self.last = around(tokenizer)
         self.masking = Masking(tokenizer, rate=rate, whole_word=whole_word, ngrams=ngrams, most=predictions)
+        if not 0 <= short <= 1:
+            raise InputError(f"short is {short}; a share lies between 0 and 1.")
         self.short = short
         self.room = length - 3  # for words
 
@@ -154,7 +156,6 @@ class NextSentence(TwoSegments):
 
     name = "bert-pretraining"
     question = "next_sentence"
-    pool: Sequence[Example] | None = None  # the training examples, set before use: where a random B is looked for
 
     def segments(self, example: Example, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
         sentences, target = self.run(example, rng)
