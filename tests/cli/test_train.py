@@ -99,6 +99,8 @@ def test_a_dry_run_keeps_nothing(text, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
     with pytest.raises(ClearheadError, match="torchrun"):
         inside(*asked(text, tmp_path / "run", "steps=600"), "--dry-run", RANK="0")
+    facts = json.loads(inside(*asked(text, tmp_path / "run", "steps=600"), "--dry-run", "--json").stdout)
+    assert facts["steps"] == 600 and facts["first_loss"] > 0 and "out" not in facts
 
 
 def test_watching_a_run(text, tmp_path):

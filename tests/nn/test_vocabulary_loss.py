@@ -50,3 +50,12 @@ def test_half_precision_is_close():
     F.cross_entropy(plain @ weight.T, labels).backward()
     assert hidden.grad.dtype == torch.float32
     assert (hidden.grad - plain.grad).norm() / plain.grad.norm() < 0.02
+
+
+def test_a_frozen_table_costs_no_gradient_and_a_share_is_not_rounded():
+    hidden, weight = torch.randn(10, 8).bfloat16().requires_grad_(), torch.randn(30, 8).bfloat16()
+    loss = linear_cross_entropy(hidden, weight, None, torch.arange(10), 4)
+    assert [t is None for t in loss.grad_fn.saved_tensors] == [False, True, True]
+    (whole,) = torch.autograd.grad(loss, hidden, retain_graph=True)
+    (third,) = torch.autograd.grad(loss / 3, hidden)
+    torch.testing.assert_close(third, (whole.float() / 3).bfloat16(), rtol=0, atol=0)

@@ -41,6 +41,11 @@ def without(said: dict, *path: str) -> dict:
         (["steps=true"], ["steps is True", "a whole number"]),
         (["steps=-3"], ["steps=-3: steps is -3", "at least 1"]),  # the setting is blamed, not the recipe
         (["seed=1", "log_every=0"], ["log_every=0: log_every is 0"]),
+        (["data.workers=-1"], ["data.workers is -1"]),
+        (["data.workers=5000"], ["256 at most"]),
+        (["steps=null", "epochs=1e9"], ["10,000 at most"]),
+        (["schedule.final=100"], ["schedule.final is 100"]),
+        (["tokenizer.vocab_size=1000000000"], ["10,000,000 at most"]),
         (['data={train: "a\\0b"}'], ["NUL"]),
         (["optimizer.lr=fast"], ["optimizer.lr is 'fast'", "a number"]),
         (["optimizer.lr=0"], ["optimizer.lr is 0.0", "above 0"]),
@@ -300,6 +305,12 @@ def test_differences(said):
         (["model.family=bert", "objective=masked-lm", "evaluation.sample=x", "model.config={hidden_size: 8, "
           "num_hidden_layers: 1, num_attention_heads: 1, intermediate_size: 8}"], ["cannot write text"]),
         (["device=gpu"], ["device"]),
+        (["data.train=~nobody-here/x.txt"], ["cannot be used"]),
+        (["data.train=" + "x" * 300], ["cannot be used", "too long"]),
+        (["data.train=**.txt"], ["no pattern of files"]),
+        (["data.train={path: text.txt, encoding: base64}"], ["not an encoding"]),
+        (["objective={name: classification, labels: [a, a]}", "data.train=labels.jsonl"], ["'a' stands twice"]),
+        (["model={start: " + "x" * 300 + "}", "tokenizer=null"], ["too long"]),
         (["device=meta"], ["'meta' cannot be used", "no numbers"]),
         (["objective={name: masked-lm, rate: 5}", "model.family=bert", "model.config={hidden_size: 8, "
           "num_hidden_layers: 1, num_attention_heads: 1, intermediate_size: 8}"], ["rate is 5"]),
@@ -350,6 +361,10 @@ def test_valid_shares_files_with_train(said, tmp_path):
     said["data"] = {"train": [said["data"]["train"], str(other)], "valid": str(other), "documents": "lines"}
     train(said, watchers=[seen.append])
     assert any(e["event"] == "note" and "learnt by heart" in e["text"] and "other.txt" in e["text"] for e in seen)
+
+
+def test_a_pattern_of_files_is_no_alias(said):
+    assert read_recipe(said, ["data.train=*.txt"]).data.train == "*.txt"
 
 
 def test_a_recipe_object_and_settings(said):

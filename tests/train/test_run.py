@@ -446,6 +446,28 @@ def test_what_stands_in_the_folder(tmp_path):
     assert facts["step"] == 3 and facts["tokens"] > 0 and facts["test"] == result.test
 
 
+def test_lora_where_an_adapter_has_no_name(tmp_path):
+    """XLNet's matrices are published in another form: the whole model is saved, which is said before the first step."""
+    told = []
+    asked = case(
+        tmp_path, "classification", "run", "xlnet", lora={"rank": 1}, tokenizer={"kind": "unigram", "vocab_size": 160}
+    )
+    result = train(asked, watchers=[told.append])
+    assert (result.model / "config.json").is_file() and not (result.folder / "adapter").exists()
+    assert any("no adapter/" in event["text"] for event in told if event["event"] == "note")
+
+
+def test_an_early_end_is_told(tmp_path):
+    told = []
+    asked = recipe(
+        tmp_path, steps=20, optimizer__lr=1e-9, evaluation={"every": 1, "patience": 2}, schedule={"warmup": 50}
+    )
+    result = train(asked, watchers=[told.append])
+    notes = [event["text"] for event in told if event["event"] == "note"]
+    assert result.finished and result.step < 20
+    assert "The rate rises to the end" in notes[0] and "Stopped early" in notes[1] and "patience=2" in notes[1]
+
+
 def test_a_recipe_that_failed_before_training_is_forgotten(tmp_path):
     """Its folder holds no checkpoint, so another recipe may have it; not its tokenizer."""
     rows = [ROWS["labels"](n) for n in range(24)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.train import state, train
 from clearhead.train.state import Checkpoints, Progress, write_whole
 from tests.train.runs import everything, left_by, recipe, write_text
@@ -119,6 +119,9 @@ SPOILT = {
     "state": lambda folder: (folder / "state.json").write_text('{"format": 1, "files"'),
     "list": lambda folder: (folder / "state.json").write_text("[]"),
     "later format": lambda folder: (folder / "state.json").write_text('{"format": 99}'),
+    "a digit": lambda folder: (folder / "state.json").write_text(
+        (folder / "state.json").read_text().replace('"tokens": 30', '"tokens": 31')
+    ),
     "unknown number": lambda folder: (folder / "state.json").write_text(
         json.dumps({"format": 1, "files": {}, "progress": {"steps": 3}})
     ),
@@ -164,12 +167,12 @@ def test_the_best_weights_travel_with_every_checkpoint(tmp_path, more):
     said = recipe(tmp_path, evaluation__every=2, checkpoint__every=1, **more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clearhead.train.run._Run._measured", lambda run, module, *_: {"loss": next(scripted)})
-        scripted = iter([1.0, 2.0, 3.0, 9.0])
+        scripted = iter([5.0, 1.0, 2.0, 3.0, 9.0])  # the first is a try, before there is anything to measure
         train(said)
         best = everything_in(tmp_path / "run/model")
         assert Checkpoints(tmp_path / "run/checkpoints", 2).steps() == [5, 6]
         spoil_weights(tmp_path / "run/checkpoints/step-000000006")
-        scripted = iter([3.0, 9.0])
+        scripted = iter([5.0, 3.0, 9.0])
         train(said)
     assert everything_in(tmp_path / "run/model") == best
     assert json.loads((tmp_path / "run/result.json").read_text())["best_step"] == 2
@@ -188,7 +191,43 @@ def test_another_recipe_is_refused_and_nothing_changes(tmp_path, change):
 def test_what_may_change_between_two_sittings(tmp_path):
     said = recipe(tmp_path)
     train(said, ["batch.accumulate=1"])
-    assert train(said, ["batch.accumulate=2", "checkpoint.keep=1", "log_every=2"]).finished
+    shutil.copy(tmp_path / "text.txt", tmp_path / "moved.txt")
+    more = ["batch.accumulate=2", "checkpoint.keep=1", "log_every=2", "device=cpu"]
+    assert train(said, [*more, f"data.train={tmp_path / 'moved.txt'}"]).finished
+    (tmp_path / "moved.txt").write_text("another line of text\n" * 400)
+    with pytest.raises(CheckpointError, match="The data has changed"):
+        train(said, [*more, f"data.train={tmp_path / 'moved.txt'}"])
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "result.json", "data", "tokenizer"])
+def test_what_is_no_runs_is_not_written_over(tmp_path, name):
+    said = recipe(tmp_path)
+    (tmp_path / "run").mkdir()
+    if "." in name:
+        (tmp_path / "run" / name).write_text("mine")
+    else:
+        (tmp_path / "run" / name).mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CheckpointError, match=f"holds {name}, but no recipe.yaml"):
+        train(said)
+    assert sorted(tmp_path.rglob("*")) == before  # no lock either
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
+    said = recipe(tmp_path, out=str(tmp_path / "deep/run"))
+    text = (tmp_path / "text.txt").read_text()
+    (tmp_path / "text.txt").write_text("hi there")
+    with pytest.raises(InputError, match=r"The train data has \d+ tokens, which do not fill one block"):
+        train(said, ["data.held_out=0"])
+    assert (tmp_path / "deep/run/data").is_dir()  # what was prepared is kept: it may have taken long
+    (tmp_path / "text.txt").write_text(text)
+    assert train(said, ["data.held_out=0"]).finished  # with a tokenizer for the text that is there now
+    fresh = train(said, ["data.held_out=0", f"out={tmp_path / 'fresh'}"])
+    one, two = ((folder / "tokenizer/tokenizer.json").read_bytes() for folder in (tmp_path / "deep/run", fresh.folder))
+    assert one == two
+    with pytest.raises(ClearheadError):
+        train(said, [f"out={tmp_path / 'a/b'}", "objective=classification", "data.columns={text: text}"])
+    assert not (tmp_path / "a").exists()
 
 
 def test_checkpoints_of_another_model_are_refused(tmp_path):

@@ -105,7 +105,7 @@ def command(
     if show:
         sys.stdout.write(write_recipe(asked))
     elif dry_run:
-        _dry_run(asked)
+        _dry_run(asked, as_json)
     else:
         _train(asked, leads, plain, as_json)
 
@@ -326,7 +326,7 @@ def _on_interrupt(say: Callable[[], object]) -> bool:
 # ---- before a run, and beside it
 
 
-def _dry_run(recipe: Recipe) -> None:
+def _dry_run(recipe: Recipe, as_json: bool) -> None:
     """The beginning of the run, in a folder that is thrown away."""
     if "RANK" in os.environ:
         raise InputError("A dry run is for one process: leave torchrun out.")
@@ -338,6 +338,7 @@ def _dry_run(recipe: Recipe) -> None:
 
     def watch(event: dict[str, Any]) -> None:
         told[event["event"]] = event
+        told.setdefault(f"first {event['event']}", event)
         if event["event"] == "step" and event["step"] >= TRIED:
             raise Enough
 
@@ -358,9 +359,13 @@ def _dry_run(recipe: Recipe) -> None:
         "run": f"{begin['steps']:,} steps, {epochs:,.2f} epochs",
         "time": f"about {whole} at {pace}, without evaluations" if step["left"] else pace,
         "memory": _memory(begin["device"]),
-        "first loss": number(step["loss"]),
+        "first loss": number(told["first step"]["loss"]),
     }
-    out().print(table_of(facts))
+    if as_json:
+        plain = {key: value for key, value in begin.items() if key not in ("event", "step", "out")}
+        print_json(plain | {"tokens_per_second": step["tokens_per_second"], "first_loss": told["first step"]["loss"]})
+    else:
+        out().print(table_of(facts))
     note(f"Nothing was kept. Without --dry-run the run goes to {recipe.out}.")
 
 

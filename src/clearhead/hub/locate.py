@@ -47,7 +47,7 @@ def locate(
     """
     if not isinstance(where, str | os.PathLike) or not os.fspath(where):
         raise InputError(f"A model is named by a folder, a shipped name or a hub id, not by {where!r}.")
-    path = Path(where).expanduser()
+    path = user_path(where)
     if path.is_dir():
         if revision is not None:
             raise InputError(f"{path} is a folder; only a model from the hub has a revision.")
@@ -64,6 +64,17 @@ def locate(
     if looks_like_path or not _HUB_ID.fullmatch(text):
         raise CheckpointError(f"There is no folder {text}.{did_you_mean(text, known_names)}")
     return _from_hub(text, revision, known_names, weights)
+
+
+def user_path(given: str | os.PathLike[str]) -> Path:
+    """A path as a person writes it, ~ being home; what can be none is an error."""
+    try:
+        path = Path(given).expanduser()
+        path.exists()  # a name that is too long, or a NUL
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"The path {os.fspath(given)[:100]!r} cannot be used: {reason}.") from None
+    return path
 
 
 def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], weights: bool) -> Path:

@@ -113,20 +113,21 @@ def vocabulary_loss_(
     rows, columns = scores.shape
     losses = scores.new_empty(rows, dtype=torch.float32)
     width = min(8192, max(512, triton.next_power_of_2(vocab)))
-    kernel[(rows,)](
-        scores,
-        bias if bias is not None else scores,
-        labels,
-        counted,
-        losses,
-        smoothing,
-        HAS_BIAS=bias is not None,
-        SMOOTHS=smoothing > 0,
-        COLUMNS=columns,
-        VOCAB=vocab,
-        WIDTH=width,
-        num_warps=width // 512,
-    )
+    with torch.cuda.device_of(scores):  # Triton starts kernels on the device that is chosen, not where tensors are
+        kernel[(rows,)](
+            scores,
+            bias if bias is not None else scores,
+            labels,
+            counted,
+            losses,
+            smoothing,
+            HAS_BIAS=bias is not None,
+            SMOOTHS=smoothing > 0,
+            COLUMNS=columns,
+            VOCAB=vocab,
+            WIDTH=width,
+            num_warps=width // 512,
+        )
     return losses
 
 

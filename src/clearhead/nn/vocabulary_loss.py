@@ -39,8 +39,9 @@ def linear_cross_entropy(
     kind = hidden.dtype
     if torch.is_autocast_enabled(hidden.device.type):
         kind = torch.get_autocast_dtype(hidden.device.type)
+    learns = weight.requires_grad  # a frozen table (LoRA) needs no gradient, a third of the work
     loss: Tensor = _LinearCrossEntropy.apply(
-        hidden.to(kind), weight.to(kind), None if bias is None else bias.to(kind), labels, chunk, smoothing
+        hidden.to(kind), weight.to(kind), None if bias is None else bias.to(kind), labels, chunk, smoothing, learns
     )
     return loss
 
@@ -50,14 +51,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk: int, smoothing: float
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        chunk: int,
+        smoothing: float,
+        learns: bool,
     ) -> Tensor:
         vocab = weight.shape[0]
         spare = -vocab % ALIGNED if hidden.is_cuda else 0
         table = F.pad(weight, (0, 0, 0, spare))
         counted = (labels != -100).sum().clamp(min=1).float()
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
-        d_table = torch.zeros_like(table, dtype=torch.float32)
+        d_table = torch.zeros_like(table, dtype=torch.float32) if learns else None
         d_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
         d_hidden = []
         for rows, wanted in zip(hidden.split(chunk), labels.split(chunk), strict=True):
@@ -66,25 +74,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
             losses, d_scores = how(scores, bias, wanted, counted, vocab, smoothing)
             total += losses.sum()
             d_hidden.append(d_scores @ table)
-            d_table += d_scores.T @ rows
+            if d_table is not None:
+                d_table += d_scores.T @ rows
             if d_bias is not None:
                 d_bias += d_scores[:, :vocab].sum(0)
-        saved = (torch.cat(d_hidden), d_table[:vocab].to(weight.dtype))
-        ctx.save_for_backward(*saved, *([] if d_bias is None else [d_bias.to(weight.dtype)]))
+        d_weight = None if d_table is None else d_table[:vocab].to(weight.dtype)
+        ctx.save_for_backward(torch.cat(d_hidden), d_weight, None if d_bias is None else d_bias.to(weight.dtype))
         return total / counted
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        d_hidden, d_weight, *d_bias = ctx.saved_tensors
-        scale = grads[0]
-        return (
-            d_hidden * scale.to(d_hidden.dtype),
-            d_weight * scale.to(d_weight.dtype),
-            d_bias[0] * scale.to(d_bias[0].dtype) if d_bias else None,
-            None,
-            None,
-            None,
-        )
+        # in fp32: a share of a batch, such as a third, is no number that bf16 has
+        scaled = [None if d is None else (d.float() * grads[0]).to(d.dtype) for d in ctx.saved_tensors]
+        return (*scaled, None, None, None, None)
 
 
 def loss_and_gradient(

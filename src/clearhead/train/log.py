@@ -64,9 +64,11 @@ def read_log(path: Path) -> list[Event]:
     events = []
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
-            events.append(json.loads(line))
+            event = json.loads(line)
         except ValueError:
             continue
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
     return events
 
 

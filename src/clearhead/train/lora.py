@@ -167,6 +167,17 @@ def load_lora_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
         p.copy_(state[name])
 
 
+def nameless(model: Model) -> str | None:
+    """A matrix whose adapter has no name in PEFT's format: published checkpoints hold it otherwise. None: all have."""
+    published = _published(model)
+    for name in lora_state(model):
+        stem = name.rpartition(".lora_")[0]
+        own = f"{stem}.weight" if stem else name
+        if own not in published:
+            return own
+    return None
+
+
 def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None = None) -> Path:
     """Write adapter_config.json and adapter_model.safetensors, as PEFT reads them.
 
@@ -178,14 +189,15 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
     published = _published(model)
     tensors: dict[str, Tensor] = {}
     targets, whole, turned = set(), set(), False
+    wrong = nameless(model)
+    if wrong is not None:
+        raise InputError(
+            f"{wrong} is not a matrix of its own in published checkpoints, so PEFT's format has no name for its "
+            "adapter. Keep it by lora_state, or merge the model and save that."
+        )
     for name, tensor in lora_state(model).items():
         stem, _, factor = name.rpartition(".lora_")
         own = f"{stem}.weight" if stem else name
-        if own not in published:
-            raise InputError(
-                f"{own} is not a matrix of its own in published checkpoints, so PEFT's format has no name for its "
-                "adapter. Keep it by lora_state, or merge the model and save that."
-            )
         theirs, entry = published[own]
         module = theirs.rpartition(".")[0]
         if stem:

@@ -147,13 +147,15 @@ class Recipe:
     # a step takes (which changes the rounding of its sums, and no more).
     FREE = (
         "out", "checkpoint", "log_every", "data.cache", "data.workers", "evaluation.sample", "evaluation.options",
-        "distribute", "batch.accumulate", "chunk", "checkpoint_activations",
+        "distribute", "batch.accumulate", "chunk", "checkpoint_activations", "device",
+        "data.train", "data.valid", "data.test",  # their content is compared, wherever it lies now
     )  # fmt: skip
 
     def differences(self, other: Recipe) -> list[str]:
         """Keys in which two recipes would train differently, as `key: this, not that`."""
         mine, theirs = _flat(asdict(self)), _flat(asdict(other))
-        free = tuple(f"{key}." for key in self.FREE)
+        compares = self.objective.get("name") == "sentence-contrastive"  # the rows of a part with each other
+        free = tuple(f"{key}." for key in self.FREE if not (compares and key == "batch.accumulate"))
         changed = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
         return [
             f"{key}: {mine.get(key)!r}, not {theirs.get(key)!r}" for key in changed if not f"{key}.".startswith(free)
@@ -248,6 +250,8 @@ def _plain(value: Any, where: str) -> Any:
         return os.fspath(value)
     if isinstance(value, str) and "\0" in value:
         raise ConfigError(f"{where} is {value!r}: no name and no path holds a NUL.")
+    if isinstance(value, str) and not value.isascii() and value != value.encode(errors="replace").decode():
+        raise ConfigError(f"{where} is {value!r}: it holds bytes that are no UTF-8.")
     if value is None or isinstance(value, str | bool | int | float):
         return value
     raise ConfigError(f"{where} is {value!r} ({type(value).__name__}); a recipe holds text, numbers, lists and tables.")
@@ -275,6 +279,7 @@ def _override(said: dict[str, Any], setting: str) -> None:
             raise ConfigError(f"{setting!r}: {part} is {inner!r} in the recipe, and has no keys of its own.")
         table = inner
     is_text = kind in (str, str | None) and value not in ("", "null", "~")
+    is_text = is_text or value.startswith("*")  # a pattern of files; to YAML it would be an alias
     table[last] = value if is_text else _plain(_parse(value, setting), setting)
 
 
@@ -419,9 +424,17 @@ def _check(recipe: Recipe, name: str) -> None:
     not_below_zero = {
         "optimizer.weight_decay": optimizer.weight_decay, "schedule.warmup": recipe.schedule.warmup,
         "schedule.final": recipe.schedule.final, "chunk": recipe.chunk, "seed": recipe.seed,
+        "data.workers": data.workers,
     }  # fmt: skip
     for key, least in not_below_zero.items():
         must(least is None or least >= 0, f"{key} is {least}; it must be 0 or more.")
+    at_most = {
+        "epochs": (recipe.epochs, 10_000), "tokenizer.vocab_size": (tokenizer.vocab_size, 10_000_000),
+        "data.workers": (data.workers, 256), "schedule.final": (recipe.schedule.final, 1),
+        "optimizer.eps": (optimizer.eps, 1),
+    }  # fmt: skip
+    for key, (given, most) in at_most.items():
+        must(given is None or given <= most, f"{key} is {given}; it must be {most:,} at most.")
     must(0 <= data.held_out < 1, f"data.held_out is {data.held_out}; it is a share, from 0 to below 1.")
     must(recipe.ema is None or 0 < recipe.ema < 1, f"ema is {recipe.ema}; it must lie between 0 and 1.")
     must(0 < optimizer.layer_decay <= 1, f"optimizer.layer_decay is {optimizer.layer_decay}; it is a share, up to 1.")

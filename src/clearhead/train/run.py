@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 from clearhead import hub, pipeline
-from clearhead.errors import CheckpointError, ConfigError, InputError, did_you_mean
+from clearhead.errors import CheckpointError, ClearheadError, ConfigError, InputError, did_you_mean
 from clearhead.generate.session import writing_stack
 from clearhead.models import Model
 from clearhead.models.model import EncoderDecoderModel
@@ -82,9 +82,10 @@ def train(
     """
     said = asdict(recipe) if isinstance(recipe, Recipe) else recipe
     recipe = read_recipe(said if isinstance(said, Mapping) else Path(said), overrides)
-    folder = Path(recipe.out).expanduser()
+    folder = hub.user_path(recipe.out)
     with join(recipe) as world:
         run = _Run(recipe, folder, world, list(watchers))  # what is wrong with the recipe is found here
+        _differences(recipe, folder)  # before anything is written, a lock included
         with _alone(folder, world), enough_memory():
             _remember(recipe, folder, world)
             run.prepare()
@@ -127,6 +128,8 @@ class _Run:
             self.objective = self._objective(self.tokenizer)
         if type(self.objective).learn_labels is not Objective.learn_labels:
             self.objective.learn_labels(self.sources["train"].records())
+        if recipe.batch.size is not None:
+            self.objective.check_rows(recipe.batch.size // (recipe.batch.accumulate * self.world.size))
         self.tables = {part: self._table(source) for part, source in self.sources.items()}
         self.data = {part: self._examples(part, table) for part, table in self.tables.items()}
         self.orders = {part: self._order(part, shuffle=part == "train") for part in self.data}
@@ -149,7 +152,10 @@ class _Run:
         return made
 
     def _new_tokenizer(self) -> Tokenizer:
-        folder = self.folder / "tokenizer"
+        folder, origin = self.folder / "tokenizer", self.folder / "tokenizer" / "trained_on.json"
+        data = json.dumps({"fingerprint": self.sources["train"].fingerprint()})
+        if self.world.leads and origin.is_file() and origin.read_text() != data and not self._began():
+            shutil.rmtree(folder)  # the text was another one when the run could not begin
         if not folder.is_dir() and self.world.leads:
             columns = self.kind.columns
             made = self._trained_tokenizer(
@@ -158,9 +164,13 @@ class _Run:
             work = self.folder / ".tokenizer.writing"
             shutil.rmtree(work, ignore_errors=True)
             made.save(work)
+            write_whole(work / origin.name, data)
             work.rename(folder)
         self.world.wait()
         return load_tokenizer(folder)
+
+    def _began(self) -> bool:
+        return any((self.folder / name).exists() for name in ("checkpoints", "model"))
 
     def _objective(self, tokenizer: Tokenizer) -> Objective:
         options = {key: value for key, value in self.recipe.objective.items() if key != "name"}
@@ -181,13 +191,13 @@ class _Run:
     def _examples(self, part: str, table: Table) -> Table | Blocks:
         if not self.objective.blocks:
             return table
-        found = Blocks(table, self.objective.block_length, keep_last=part != "train")
-        if not len(found):
+        tokens, length = int(table.lengths("input_ids").sum()), self.objective.block_length
+        if tokens < (length if part == "train" else 1):
             raise InputError(
-                f"The {part} data has {int(table.lengths('input_ids').sum()):,} tokens, less than one block of "
-                f"{self.objective.block_length}. Give more text, or lower batch.length."
+                f"The {part} data has {tokens:,} tokens, which do not fill one block of {length}. Give more text, or "
+                "lower batch.length."
             )
-        return found
+        return Blocks(table, length, keep_last=part != "train")
 
     def _order(self, part: str, shuffle: bool) -> Order:
         batch, data = self.recipe.batch, self.data[part]
@@ -281,6 +291,11 @@ class _Run:
 
     def _carry_out(self, loop: Loop, loader: Loader, module: nn.Module) -> Result:
         notes = shared_files(self.sources)
+        warmup = self.recipe.schedule.warmup or 0
+        if warmup >= self.steps > 1:
+            notes.append(f"The rate rises to the end: schedule.warmup is {warmup:g}, the run {self.steps} steps long.")
+        if self.recipe.lora is not None and (matrix := lora.nameless(self.model)) is not None:
+            notes.append(f"There will be a whole model and no adapter/: PEFT's format has no name for {matrix}.")
         loop.progress.data = " ".join(
             self.tables[part].fingerprint for part in ("train", "valid") if part in self.tables
         )
@@ -312,6 +327,10 @@ class _Run:
                 self._say({"event": "end", "step": loop.progress.step, "finished": False, "text": str(error)})
                 raise
             step = loop.progress.step
+            if finished and step < self.steps:
+                said = f"evaluation.patience={self.recipe.evaluation.patience}"
+                text = f"Stopped early: no evaluation was better than that of step {loop.progress.best_step} ({said})."
+                self._say({"event": "note", "step": step, "text": text})
             metrics, test = self._finish(loop, module) if finished else ({}, {})
             self._say({"event": "end", "step": step, "finished": finished, "metrics": metrics, "test": test})
         return Result(self.folder, finished, step, metrics, test)
@@ -319,9 +338,9 @@ class _Run:
     def _check_evaluation(self, module: nn.Module) -> None:
         """What is asked of it exists: found out on one batch now, rather than after an hour."""
         metric = self.recipe.evaluation.metric
-        if metric is not None:
+        if "valid" in self.data:
             known = self._measured(module.eval(), "valid", 1)
-            if metric not in known:
+            if metric is not None and metric not in known:
                 raise ConfigError(
                     f"evaluation.metric is {metric!r}, which {self.objective.name} does not measure."
                     f"{did_you_mean(metric, known)} It measures: {', '.join(known)}."
@@ -363,7 +382,8 @@ class _Run:
         model = self.world.whole(self.model)
         if self.world.leads:
             if self.recipe.lora is not None:
-                lora.save_adapter(model, self.folder / "adapter", self.recipe.model.start)
+                if lora.nameless(model) is None:
+                    lora.save_adapter(model, self.folder / "adapter", self.recipe.model.start)
                 lora.merge(model)
             head = model.language_head
             if head is not None:
@@ -441,6 +461,7 @@ def _alone(folder: Path, world: World) -> Iterator[None]:
     if not world.leads:
         yield
         return
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / ".lock").open("w")
@@ -455,11 +476,31 @@ def _alone(folder: Path, world: World) -> Iterator[None]:
             pass
         except OSError:
             raise CheckpointError(f"Another process is training into {folder}. Wait for it, or set out=.") from None
-        yield
+        try:
+            yield
+        except ClearheadError:
+            _take_back(new)
+            raise
 
 
-def _remember(recipe: Recipe, folder: Path, world: World) -> None:
-    """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
+def _take_back(new: list[Path]) -> None:
+    """Nothing is left of a run that could not begin, unless there is work in it: data that is prepared, or a log.
+
+    new   the folders that it made, the run's own first
+    """
+    if not new or any((new[0] / "data").glob("*/manifest.json")) or (new[0] / "log.jsonl").exists():
+        return
+    shutil.rmtree(new[0], ignore_errors=True)
+    with suppress(OSError):  # somebody else has put something there
+        for parent in new[1:]:
+            parent.rmdir()
+
+
+OURS = ("checkpoints", "model", "tokenizer", "adapter", "data", "tensorboard", "log.jsonl", "result.json")
+
+
+def _differences(recipe: Recipe, folder: Path) -> list[str]:
+    """In what the recipe differs from that of a run that did not come as far as training; any other is an error."""
     path = folder / "recipe.yaml"
     there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
     if path.exists() and not there and not path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN):
@@ -472,11 +513,18 @@ def _remember(recipe: Recipe, folder: Path, world: World) -> None:
             f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}). "
             "Set out= to a new folder, or delete this one to begin anew."
         )
-    there += ["tokenizer"] if (folder / "tokenizer").exists() else []
-    if there and not path.exists():
+    foreign = [name for name in OURS if (folder / name).exists()] if not path.exists() else []
+    if foreign:
         raise CheckpointError(
-            f"{folder} holds {' and '.join(there)}, but no recipe.yaml: no run to go on with. Set out= to a new one."
+            f"{folder} holds {' and '.join(foreign)}, but no recipe.yaml: no run to go on with. Set out= to a new one."
         )
+    return changed
+
+
+def _remember(recipe: Recipe, folder: Path, world: World) -> None:
+    """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
+    path = folder / "recipe.yaml"
+    changed = _differences(recipe, folder)
     world.wait()
     if world.leads and (changed or not path.exists()):
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training

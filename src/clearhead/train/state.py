@@ -25,7 +25,7 @@ from torch import Tensor
 from clearhead.errors import CheckpointError
 from clearhead.train.world import World
 
-FORMAT = 2
+FORMAT = 3
 SPREAD = ".metadata"  # among the files of a checkpoint that many processes wrote, each its part
 _NAME = re.compile(r"step-(\d{9})")
 
@@ -97,7 +97,7 @@ class Checkpoints:
         """The tensors are written: add the numbers, and let it stand."""
         sums = {path.name: _checksum(path) for path in sorted(work.iterdir())}
         state = {"format": FORMAT, "files": sums, "progress": asdict(progress)}
-        (work / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        (work / "state.json").write_text(json.dumps(state | {"checksum": _sum_of(state)}), encoding="utf-8")
         for path in work.iterdir():
             _flush(path)
         _flush(work)
@@ -114,6 +114,8 @@ class Checkpoints:
             state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
                 raise CheckpointError(f"{folder} is of format {state['format']}; this version reads {FORMAT}.")
+            if state.pop("checksum") != _sum_of(state):
+                raise CheckpointError(f"{folder / 'state.json'} is not what was written: it is damaged.")
             for name, checksum in state["files"].items():
                 if _checksum(folder / name) != checksum:
                     raise CheckpointError(f"{folder / name} is not what was written: it is damaged.")
@@ -166,6 +168,10 @@ def write_whole(path: Path, text: str) -> None:
         raise CheckpointError(
             f"{path} could not be written: {error.strerror or error}. Make room, or set out=."
         ) from None
+
+
+def _sum_of(state: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(state, sort_keys=True).encode())
 
 
 def _checksum(path: Path) -> list[int]:

@@ -94,6 +94,11 @@ def test_simple_columns_and_starts_that_are_off():
         ({"answer": "paris"}, "x.csv:2: the answer 'paris' does not stand in the context"),
         ({}, "x.csv:2 has no column 'answers'"),
         ({"answers": ["paris"]}, "x.csv:2: answers must look like"),
+        ({"answers": {"text": "a dog"}}, "x.csv:2: answers must look like"),
+        ({"answers": {"text": ["a dog"], "answer_start": 4}}, "x.csv:2: answers must look like"),
+        ({"answers": {"text": 5}}, "x.csv:2: answers must look like"),
+        ({"answers": {"text": ["a dog"], "answer_start": ["x"]}}, "x.csv:2: answer_start is 'x'"),
+        ({"answer": "a dog", "answer_start": [4]}, r"x.csv:2: answer_start is \[4\]"),
         ({"answers": {"text": ["a dog"], "answer_start": [1, 2]}}, "x.csv:2: there are 1 answers but 2"),
         ({"answer": "a dog", "context": ""}, "x.csv:2: context is empty"),
     ):

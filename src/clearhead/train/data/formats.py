@@ -84,8 +84,9 @@ def _unpacked(path: Path, advance: Advance) -> Iterator[bytes]:
 def characters(path: Path, encoding: str, advance: Advance) -> Iterator[str]:
     """The text in blocks, line ends turned into plain newlines; a lone carriage return is left alone."""
     try:
+        "".encode(encoding)  # refuses what is no encoding of text, such as base64
         decoder = codecs.getincrementaldecoder(encoding)()
-    except LookupError as error:
+    except (LookupError, UnicodeError) as error:
         raise InputError(
             f"{encoding!r} is not an encoding. Usual ones are utf-8, utf-16, latin-1 and gb18030."
         ) from error

@@ -11,7 +11,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,10 @@ from clearhead.errors import ClearheadError, InputError
 from clearhead.train.data.order import Order, micro, share
 from clearhead.train.objectives.base import Batch, Data, Objective
 
+WORKER_DIED = (
+    "A process that reads the data has ended, perhaps for want of memory. Lower data.workers, and run the same command "
+    "again: it goes on from the last checkpoint."
+)
 HELD_OUT = 0x48454C44  # draws for held-out data are apart from those for training
 
 
@@ -162,6 +166,8 @@ class _Many:
             found = self._waiting.popleft().result()
         except ClearheadError as error:
             raise type(error)(f"At step {step}: {error}") from error
+        except BrokenExecutor:
+            raise InputError(WORKER_DIED) from None
         self._ask(step + self._loader.workers + self._loader.prefetch)
         self.next = step + 1
         for batch in found:

@@ -13,13 +13,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from clearhead.errors import CheckpointError, InputError
 from clearhead.text import Tokenizer
+from clearhead.train.data.loader import WORKER_DIED
 from clearhead.train.data.sources import Source
 from clearhead.train.data.table import VERSION, Table, TableWriter
 from clearhead.train.objectives.base import Example, Objective, Record, check_columns
@@ -125,6 +126,8 @@ def _encoded(
                     yield from zip(group, done.result(), strict=True)
             for group, done in waiting:
                 yield from zip(group, done.result(), strict=True)
+        except BrokenExecutor:
+            raise InputError(WORKER_DIED) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

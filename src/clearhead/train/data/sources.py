@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from clearhead import hub
 from clearhead.errors import InputError, did_you_mean
 from clearhead.train.data.formats import (
     ENDINGS,
@@ -443,7 +444,7 @@ def _files(given: Any, folder: Path) -> list[Path]:
         return found
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"A path must be a text, but here is {given!r}.")
-    path = folder / Path(given).expanduser()
+    path = folder / hub.user_path(given)
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -456,7 +457,10 @@ def _files(given: Any, folder: Path) -> list[Path]:
     pattern = next((n for n, part in enumerate(path.parts) if any(sign in part for sign in "*?[")), None)
     if pattern is not None:
         base = Path(*path.parts[:pattern])
-        matching = sorted(p for p in base.glob(str(Path(*path.parts[pattern:]))) if p.is_file())
+        try:
+            matching = sorted(p for p in base.glob(str(Path(*path.parts[pattern:]))) if p.is_file())
+        except ValueError as error:
+            raise InputError(f"{path} is no pattern of files: {error}. `*` stands for any part of a name.") from None
         if not matching:
             raise InputError(f"No file matches {path}.")
         return matching

@@ -113,6 +113,9 @@ class Objective:
     def learn_labels(self, records: Iterator[Record]) -> None:
         """Look once over the training data before anything is encoded, where the labels must be known."""
 
+    def check_rows(self, rows: int) -> None:
+        """An error where a part of a batch has too few rows to learn anything from."""
+
     def encode(self, record: Record) -> Iterator[Example]:
         """The examples of a record (none, one or several): the part that never changes."""
         raise NotImplementedError

@@ -7,6 +7,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,13 +84,14 @@ class QuestionAnswering(TextObjective):
             given = record["answers"]
             if isinstance(given, list) and all(isinstance(one, Mapping) and "text" in one for one in given):
                 given = {name: [one.get(name) for one in given] for name in ("text", "answer_start")}
-            if not isinstance(given, Mapping) or "text" not in given:
+            good = isinstance(given, Mapping) and isinstance(given.get("text"), list)
+            if not good or not isinstance(given.get("answer_start", []), list | NoneType):
                 raise InputError(
                     f'{place(record)}: answers must look like {{"text": [...], "answer_start": [...]}}, or like '
                     '[{"text": ..., "answer_start": ...}], as in SQuAD\'s file.'
                 )
-            texts = list(given["text"])
-            starts = list(given.get("answer_start") or [None] * len(texts))
+            texts = given["text"]
+            starts = given.get("answer_start") or [None] * len(texts)
         elif "answer" in record:
             texts = [record["answer"]] if record["answer"] else []
             starts = [record.get("answer_start")] * len(texts)
@@ -226,6 +228,8 @@ def _found(record: Record, context: str, text: Any, start: Any) -> int:
     """Where the answer starts: as said, or at the nearest place where it really stands."""
     if not isinstance(text, str) or not text:
         raise InputError(f"{place(record)}: an answer must be a text, but it is {text!r}.")
+    if start is not None and (not isinstance(start, int | float) or isinstance(start, bool) or start != int(start)):
+        raise InputError(f"{place(record)}: answer_start is {start!r}; it must be a whole number, counted from 0.")
     start = 0 if start is None else int(start)
     if context[start : start + len(text)] == text:
         return start

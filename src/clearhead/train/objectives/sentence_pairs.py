@@ -227,6 +227,13 @@ class SentenceContrastive(SentenceObjective):
     def learn_labels(self, records: Iterator[Record]) -> None:
         self.negatives = next(("negative" in record for record in records), None)
 
+    def check_rows(self, rows: int) -> None:
+        if rows < 2 and not self.negatives:
+            raise InputError(
+                "A pair alone has nothing to be told from, and each part of a batch is compared within itself. Raise "
+                "batch.size, or lower batch.accumulate."
+            )
+
     def encode(self, record: Record) -> Iterator[Example]:
         if self.negatives is None:
             self.negatives = "negative" in record

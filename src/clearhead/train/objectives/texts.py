@@ -71,6 +71,9 @@ class Labels:
         self._set(list(names))
 
     def _set(self, names: list[str]) -> None:
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InputError(f"The label {twice[0]!r} stands twice in the list: each class has a name of its own.")
         self.names, self._numbers = names, {name: n for n, name in enumerate(names)}
 
     def learn(self, names: Iterable[str], first: str | None = None) -> None:
