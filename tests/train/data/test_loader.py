@@ -171,3 +171,8 @@ def test_processes_make_the_same_batches(noisy, tmp_path):
         wanted = [tensors(plain.at(step)) for step in steps]
     with Loader(data, noisy, order, seed=3, accumulate=2, workers=1) as loader:
         assert [tensors(loader.at(step)) for step in steps] == wanted
+        for process in loader._ahead._pool._processes.values():
+            process.kill()  # as the system does where memory runs out
+        with pytest.raises(InputError, match=r"Lower data\.workers"):
+            for step in range(2, 9):
+                loader.at(step)
