@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -489,10 +490,17 @@ def _format_of(files: list[Path]) -> str:
 
 def _file_digest(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
+        known = path.stat()
+        return _digest(path.resolve(), known.st_size, known.st_mtime_ns)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+@lru_cache(4096)
+def _digest(path: Path, size: int, changed: int) -> bytes:
+    """Once for each file, as long as it does not change: tokenizer, training and held-out data ask for the same."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _listed(files: list[Path]) -> str:
