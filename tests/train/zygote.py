@@ -77,7 +77,7 @@ def child(said: dict, kill_at: int | None, answer: int) -> None:
     state.save_file = half_written(clock)
     for owner, name in (
         (TableWriter, "_finish"), (TableWriter, "_close_shard"), (Loop, "_step"), (Loop, "_evaluated"),
-        (Log, "__call__"), (state.Checkpoints, "_tidy"), (state.Checkpoints, "_sweep"), (state, "_flush"),
+        (Log, "__call__"), (state.Checkpoints, "_tidy"), (state.Checkpoints, "_sweep"), (state, "flush"),
         (run, "write_whole"),
         (pipeline.Pipeline, "save"), (Path, "rename"), (run, "prepare"),
     ):  # fmt: skip

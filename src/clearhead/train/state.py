@@ -8,7 +8,6 @@ disk, and renamed. Draws depend on the seed and the step alone, so none are stor
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import zlib
@@ -23,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from clearhead.errors import CheckpointError
+from clearhead.train.disk import crc_of, flush
 from clearhead.train.world import World
 
 FORMAT = 3
@@ -99,12 +99,12 @@ class Checkpoints:
         state = {"format": FORMAT, "files": sums, "progress": asdict(progress)}
         (work / "state.json").write_text(json.dumps(state | {"checksum": _sum_of(state)}), encoding="utf-8")
         for path in work.iterdir():
-            _flush(path)
-        _flush(work)
+            flush(path)
+        flush(work)
         if target.exists():  # a broken one, behind which the run went back
             target.rename(self.folder / f".{target.name}.old")
         work.rename(target)
-        _flush(self.folder)
+        flush(self.folder)
         self._tidy()
 
     def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
@@ -162,7 +162,7 @@ def write_whole(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         work.write_text(text, encoding="utf-8")
-        _flush(work)
+        flush(work)
         work.replace(path)
     except OSError as error:
         raise CheckpointError(
@@ -176,18 +176,4 @@ def _sum_of(state: Mapping[str, Any]) -> int:
 
 def _checksum(path: Path) -> list[int]:
     """The size of a file and its CRC-32; not of the parts that many processes wrote, which may be huge."""
-    crc, size = 0, path.stat().st_size
-    if path.suffix == ".safetensors":
-        with path.open("rb") as file:
-            while block := file.read(2**22):
-                crc = zlib.crc32(block, crc)
-    return [size, crc]
-
-
-def _flush(path: Path) -> None:
-    """What was written is on the disk, and not only promised."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    return [path.stat().st_size, crc_of(path) if path.suffix == ".safetensors" else 0]

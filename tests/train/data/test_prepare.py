@@ -74,11 +74,18 @@ def test_workers_make_the_same(tmp_path, monkeypatch, source, documents):
     assert ids_of(one) == ids_of(two)
 
 
-def test_a_damaged_table_is_made_anew(tmp_path, source, documents):
+@pytest.mark.parametrize("how", ["emptied", "a bit"])
+def test_a_damaged_table_is_made_anew(tmp_path, source, documents, how):
     folder = prepare(source, documents, tmp_path / "cache").folder
-    (folder / "input_ids.00000.bin").write_bytes(b"")
+    wanted = ids_of(prepare(source, documents, tmp_path / "cache"))
+    path = folder / "input_ids.00000.bin"
+    before = path.stat().st_ino
+    assert prepare(source, documents, tmp_path / "cache").folder == folder and path.stat().st_ino == before  # as it was
+    data = bytearray(path.read_bytes())
+    data[3] ^= 1
+    path.write_bytes(b"" if how == "emptied" else data)
     table = prepare(source, documents, tmp_path / "cache")
-    assert len(table) == len(SENTENCES)
+    assert len(table) == len(SENTENCES) and ids_of(table) == wanted
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [folder.name]
 
 

@@ -53,7 +53,7 @@ def prepare(
     folder = cache / fingerprint[:32]
     if folder.exists():
         with suppress(CheckpointError):  # a damaged one is made anew, and replaced when that is done
-            return Table(folder)
+            return Table(folder).check()
     _sweep(cache)
     with TableWriter(folder, fingerprint) as writer, _Progress(source, writer, show_progress) as progress:
         records = _checked(source.records(progress.advance), objective)

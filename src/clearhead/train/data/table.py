@@ -1,7 +1,7 @@
 """Examples on disk: columns of numbers, each row as long as it is, mapped into memory rather than read.
 
 A folder holds
-    manifest.json             what is there: version, fingerprint, columns, shards
+    manifest.json             what is there: version, fingerprint, columns, shards, a checksum of every other file
     <column>.<shard>.bin      the numbers of all rows, one after the other, in the smallest type that fits the shard
     <column>.lengths.bin      how many numbers each row has
     <column>.ends.bin         where each row ends, counted over all shards
@@ -23,9 +23,10 @@ from typing import IO, Any
 import numpy as np
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
+from clearhead.train.disk import crc_of, flush
 from clearhead.train.objectives.base import Example
 
-VERSION = 1
+VERSION = 2
 SHARD = 64 * 2**20  # a shard is closed when it holds so many numbers
 BUFFER = 2**20  # so many are gathered before they are written
 WHOLE = [np.dtype(t) for t in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<i8")]
@@ -62,6 +63,7 @@ class Table:
             ragged = [name for name, kind in self.columns.items() if kind == "rows"]
             self._lengths = {name: self._mapped(f"{name}.lengths.bin", PLACE, self._rows) for name in ragged}
             self._ends = {name: self._mapped(f"{name}.ends.bin", PLACE, self._rows) for name in ragged}
+            self._sums: dict[str, int] = said["sums"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, ClearheadError):
                 raise
@@ -71,6 +73,13 @@ class Table:
 
     def __reduce__(self) -> tuple[type[Table], tuple[Path]]:
         return Table, (self.folder,)  # another process maps the files itself
+
+    def check(self) -> Table:
+        """Itself, if every file is what was written."""
+        for name, wanted in self._sums.items():
+            if crc_of(self.folder / name) != wanted:
+                raise CheckpointError(f"{self.folder / name} is not what was written: it is damaged.")
+        return self
 
     def _mapped(self, name: str, kind: np.dtype[Any], count: int) -> np.ndarray:
         path = self.folder / name
@@ -198,12 +207,12 @@ class TableWriter:
         kinds = {name: "rows" if column.ragged else "numbers" for name, column in self._columns.items()}
         manifest = {
             "version": VERSION, "fingerprint": self.fingerprint, "rows": self.rows,
-            "columns": kinds, "shards": self._shards,
+            "columns": kinds, "shards": self._shards, "sums": {p.name: crc_of(p) for p in sorted(self._part.iterdir())},
         }  # fmt: skip
         (self._part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         for path in self._part.iterdir():
-            _sync(path)
-        _sync(self._part)
+            flush(path)
+        flush(self._part)
         publish(self._part, self.folder)
 
 
@@ -318,28 +327,17 @@ def publish(part: Path, folder: Path) -> None:
     """Put a finished folder in its place in one move. One that is there and whole stays; a broken one goes."""
     try:
         part.rename(folder)
-        _sync(folder.parent)
+        flush(folder.parent)
     except OSError:
         if not folder.exists():
             raise
         try:
-            Table(folder)
+            Table(folder).check()
         except CheckpointError:
             broken = part.with_suffix(".broken.part")
             folder.rename(broken)
             part.rename(folder)
             shutil.rmtree(broken, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    """Wait until it is on the disk."""
-    if os.name == "nt" and path.is_dir():
-        return  # folders cannot be opened there
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _unwritable(folder: Path, error: OSError) -> CheckpointError:
