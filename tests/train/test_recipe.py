@@ -41,6 +41,8 @@ def without(said: dict, *path: str) -> dict:
         (["steps=true"], ["steps is True", "a whole number"]),
         (["steps=-3"], ["steps=-3: steps is -3", "at least 1"]),  # the setting is blamed, not the recipe
         (["seed=1", "log_every=0"], ["log_every=0: log_every is 0"]),
+        (["out=x", "tokenizer={start: x, vocab_size: 99}"], ["tokenizer={start: x, vocab_size: 99}: tokenizer.vocab"]),
+        (["out=x", "optimizer={lr: fast}"], ["optimizer={lr: fast}: optimizer.lr is 'fast'"]),
         (["data.workers=-1"], ["data.workers is -1"]),
         (["data.workers=5000"], ["256 at most"]),
         (["steps=null", "epochs=1e9"], ["10,000 at most"]),

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
+from clearhead.text.files import write_whole
 from clearhead.train import state, train
-from clearhead.train.state import Checkpoints, Progress, write_whole
+from clearhead.train.state import Checkpoints, Progress
 from tests.train.runs import everything, left_by, recipe, write_text
 
 
@@ -225,8 +226,12 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
     fresh = train(said, ["data.held_out=0", f"out={tmp_path / 'fresh'}"])
     one, two = ((folder / "tokenizer/tokenizer.json").read_bytes() for folder in (tmp_path / "deep/run", fresh.folder))
     assert one == two
-    with pytest.raises(ClearheadError):
-        train(said, [f"out={tmp_path / 'a/b'}", "objective=classification", "data.columns={text: text}"])
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"text": "a cat", "label": "x"}\n' * 9 + '{"text": "a dog", "label": ""}\n')
+    with pytest.raises(
+        ClearheadError, match=r"labels\.jsonl:10"
+    ):  # found when the labels are read, after the tokenizer
+        train(said, [f"out={tmp_path / 'a/b'}", "objective=classification", f"data.train={labels}"])
     assert not (tmp_path / "a").exists()
 
 
@@ -299,11 +304,10 @@ def test_a_read_only_folder(tmp_path):
 
 
 def test_a_small_file_is_whole(tmp_path, monkeypatch):
-    path = tmp_path / "a/result.json"
-    write_whole(path, "one")
-    write_whole(path, "two")
-    assert path.read_text() == "two" and [p.name for p in path.parent.iterdir()] == ["result.json"]
-    monkeypatch.setattr(Path, "write_text", full_disk)
+    path = tmp_path / "result.json"
+    write_whole(path, b"one", CheckpointError)
+    write_whole(path, b"two", CheckpointError)
+    monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(CheckpointError, match="No space left"):
-        write_whole(path, "three")
-    assert path.read_text() == "two"
+        write_whole(path, b"three", CheckpointError)
+    assert path.read_text() == "two" and [p.name for p in tmp_path.iterdir()] == ["result.json"]

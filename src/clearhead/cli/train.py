@@ -331,14 +331,13 @@ def _dry_run(recipe: Recipe, as_json: bool) -> None:
     if "RANK" in os.environ:
         raise InputError("A dry run is for one process: leave torchrun out.")
     note(f"Preparing as the run would, and taking {TRIED} steps …")
-    told: dict[str, dict[str, Any]] = {}
+    told: list[dict[str, Any]] = []
 
     class Enough(Exception):
         pass
 
     def watch(event: dict[str, Any]) -> None:
-        told[event["event"]] = event
-        told.setdefault(f"first {event['event']}", event)
+        told.append(event)
         if event["event"] == "step" and event["step"] >= TRIED:
             raise Enough
 
@@ -347,7 +346,8 @@ def _dry_run(recipe: Recipe, as_json: bool) -> None:
     with TemporaryDirectory() as folder, suppress(Enough):
         data = replace(recipe.data, cache=None)
         train(replace(recipe, out=str(Path(folder) / "run"), data=data, log_every=1), watchers=[watch])
-    begin, step = told["begin"], told["step"]
+    begin = next(event for event in told if event["event"] == "begin")
+    first, *_, step = (event for event in told if event["event"] == "step")
     from clearhead.views.training import amount, number, roughly
 
     epochs = begin["steps"] / max(begin["steps_per_epoch"], 1)
@@ -359,11 +359,11 @@ def _dry_run(recipe: Recipe, as_json: bool) -> None:
         "run": f"{begin['steps']:,} steps, {epochs:,.2f} epochs",
         "time": f"about {whole} at {pace}, without evaluations" if step["left"] else pace,
         "memory": _memory(begin["device"]),
-        "first loss": number(told["first step"]["loss"]),
+        "first loss": number(first["loss"]),
     }
     if as_json:
         plain = {key: value for key, value in begin.items() if key not in ("event", "step", "out")}
-        print_json(plain | {"tokens_per_second": step["tokens_per_second"], "first_loss": told["first step"]["loss"]})
+        print_json(plain | {"tokens_per_second": step["tokens_per_second"], "first_loss": first["loss"]})
     else:
         out().print(table_of(facts))
     note(f"Nothing was kept. Without --dry-run the run goes to {recipe.out}.")

@@ -170,12 +170,13 @@ def load_lora_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 def nameless(model: Model) -> str | None:
     """A matrix whose adapter has no name in PEFT's format: published checkpoints hold it otherwise. None: all have."""
     published = _published(model)
-    for name in lora_state(model):
-        stem = name.rpartition(".lora_")[0]
-        own = f"{stem}.weight" if stem else name
-        if own not in published:
-            return own
-    return None
+    return next((own for own in map(_matrix_of, lora_state(model)) if own not in published), None)
+
+
+def _matrix_of(name: str) -> str:
+    """The weight that a tensor of `lora_state` belongs to: the one it goes around, or itself."""
+    stem = name.rpartition(".lora_")[0]
+    return f"{stem}.weight" if stem else name
 
 
 def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None = None) -> Path:
@@ -197,8 +198,7 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
         )
     for name, tensor in lora_state(model).items():
         stem, _, factor = name.rpartition(".lora_")
-        own = f"{stem}.weight" if stem else name
-        theirs, entry = published[own]
+        theirs, entry = published[_matrix_of(name)]
         module = theirs.rpartition(".")[0]
         if stem:
             targets.add(module)

@@ -151,10 +151,12 @@ class Recipe:
         "data.train", "data.valid", "data.test",  # their content is compared, wherever it lies now
     )  # fmt: skip
 
-    def differences(self, other: Recipe) -> list[str]:
-        """Keys in which two recipes would train differently, as `key: this, not that`."""
+    def differences(self, other: Recipe, compares: bool = False) -> list[str]:
+        """Keys in which two recipes would train differently, as `key: this, not that`.
+
+        compares   rows are compared within a part of a batch, so that the parts matter (Objective.compares)
+        """
         mine, theirs = _flat(asdict(self)), _flat(asdict(other))
-        compares = self.objective.get("name") == "sentence-contrastive"  # the rows of a part with each other
         free = tuple(f"{key}." for key in self.FREE if not (compares and key == "batch.accumulate"))
         changed = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
         return [
@@ -182,9 +184,10 @@ def read_recipe(source: str | Path | Mapping[str, Any], overrides: Iterable[str]
         recipe: Recipe = _build(Recipe, said, "", name)
         _check(recipe, name)
     except ConfigError as error:  # what was set on top is not the file's fault
-        guilty = [setting for setting in settings if setting.partition("=")[0].strip() in str(error)]
-        blamed = f"{', '.join(guilty)}: " if guilty else f"{name}: "
-        raise ConfigError(str(error).replace(f"{name}: ", blamed, 1)) from None
+        words = str(error).removeprefix(f"{name}: ")
+        keys = {setting.partition("=")[0].strip(): setting for setting in settings}
+        guilty = next((setting for key, setting in keys.items() if words.startswith((f"{key} ", f"{key}."))), None)
+        raise ConfigError(f"{guilty}: {words}" if guilty else str(error)) from None
     return recipe
 
 

@@ -30,6 +30,7 @@ from clearhead.models import Model
 from clearhead.models.model import EncoderDecoderModel
 from clearhead.nn import native
 from clearhead.text import Tokenizer, load_tokenizer, train_tokenizer
+from clearhead.text.files import write_whole
 from clearhead.train import lora
 from clearhead.train.check import check_run, new_config, shared_files
 from clearhead.train.data import Blocks, Loader, Order, Source, Table, evaluation_batches, open_source, prepare
@@ -43,7 +44,7 @@ from clearhead.train.optim import optimizer
 from clearhead.train.peak import machine_peak, training_flops
 from clearhead.train.recipe import Recipe, read_recipe, write_recipe
 from clearhead.train.schedules import schedule
-from clearhead.train.state import Checkpoints, Progress, write_whole
+from clearhead.train.state import Checkpoints, Progress
 from clearhead.train.unfreezing import Unfreezing, discriminative, freeze
 from clearhead.train.world import World, join
 
@@ -85,9 +86,9 @@ def train(
     folder = hub.user_path(recipe.out)
     with join(recipe) as world:
         run = _Run(recipe, folder, world, list(watchers))  # what is wrong with the recipe is found here
-        _differences(recipe, folder)  # before anything is written, a lock included
+        _differences(recipe, folder, run.kind)  # before anything is written, a lock included
         with _alone(folder, world), enough_memory():
-            _remember(recipe, folder, world)
+            _remember(recipe, folder, run.kind, world)
             run.prepare()
             return run.go()
 
@@ -164,7 +165,7 @@ class _Run:
             work = self.folder / ".tokenizer.writing"
             shutil.rmtree(work, ignore_errors=True)
             made.save(work)
-            write_whole(work / origin.name, data)
+            write_whole(work / origin.name, data.encode(), CheckpointError)
             work.rename(folder)
         self.world.wait()
         return load_tokenizer(folder)
@@ -179,7 +180,7 @@ class _Run:
         return objective(self.kind.name, tokenizer, self.recipe.batch.length, **options)
 
     def _table(self, source: Source) -> Table:
-        cache = Path(self.recipe.data.cache).expanduser() if self.recipe.data.cache else self.folder / "data"
+        cache = hub.user_path(self.recipe.data.cache) if self.recipe.data.cache else self.folder / "data"
         if self.world.leads:
             prepare(source, self.objective, cache, workers=self._workers(source))
         self.world.wait()
@@ -398,7 +399,7 @@ class _Run:
                     test |= self.objective.examine(pipe, records, **options)
             facts = {"step": done.step, "best_step": done.best_step, "metrics": metrics, "test": test,
                      "tokens": done.tokens, "seconds": done.seconds}  # fmt: skip
-            write_whole(self.folder / "result.json", json.dumps(facts, indent=2) + "\n")
+            write_whole(self.folder / "result.json", (json.dumps(facts, indent=2) + "\n").encode(), CheckpointError)
         self.world.wait()
         return metrics, test
 
@@ -499,7 +500,7 @@ def _take_back(new: list[Path]) -> None:
 OURS = ("checkpoints", "model", "tokenizer", "adapter", "data", "tensorboard", "log.jsonl", "result.json")
 
 
-def _differences(recipe: Recipe, folder: Path) -> list[str]:
+def _differences(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[str]:
     """In what the recipe differs from that of a run that did not come as far as training; any other is an error."""
     path = folder / "recipe.yaml"
     there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
@@ -507,7 +508,7 @@ def _differences(recipe: Recipe, folder: Path) -> list[str]:
         raise CheckpointError(
             f"A run into {folder} would write over {path}, which is no run's. Set out= to a new folder."
         )
-    changed = recipe.differences(read_recipe(path)) if path.exists() else []
+    changed = recipe.differences(read_recipe(path), kind.compares) if path.exists() else []
     if there and changed:
         raise CheckpointError(
             f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}). "
@@ -521,14 +522,14 @@ def _differences(recipe: Recipe, folder: Path) -> list[str]:
     return changed
 
 
-def _remember(recipe: Recipe, folder: Path, world: World) -> None:
+def _remember(recipe: Recipe, folder: Path, kind: type[Objective], world: World) -> None:
     """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
     path = folder / "recipe.yaml"
-    changed = _differences(recipe, folder)
+    changed = _differences(recipe, folder, kind)
     world.wait()
     if world.leads and (changed or not path.exists()):
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training
-        write_whole(path, WRITTEN + write_recipe(recipe))
+        write_whole(path, (WRITTEN + write_recipe(recipe)).encode(), CheckpointError)
     world.wait()
 
 
@@ -555,7 +556,7 @@ def _sources(recipe: Recipe) -> dict[str, Source]:
 
 def _tokenizers(where: str) -> tuple[Tokenizer, Tokenizer | None]:
     """A model's tokenizer, and the one for its source where that has words of its own."""
-    given = Path(where).expanduser()
+    given = hub.user_path(where)
     alone = any((given / name).is_file() for name in hub.TOKENIZER_FILES)  # a tokenizer needs no config.json
     folder = given if alone else hub.transformer_folder(pipeline.folder_of(where))
     source = folder / hub.SOURCE_TOKENIZER

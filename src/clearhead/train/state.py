@@ -156,20 +156,6 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """A small file, whole or not at all."""
-    work = path.with_name(f".{path.name}.writing")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        work.write_text(text, encoding="utf-8")
-        flush(work)
-        work.replace(path)
-    except OSError as error:
-        raise CheckpointError(
-            f"{path} could not be written: {error.strerror or error}. Make room, or set out=."
-        ) from None
-
-
 def _sum_of(state: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(state, sort_keys=True).encode())
 

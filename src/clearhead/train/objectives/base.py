@@ -64,6 +64,7 @@ class Objective:
     columns   what a record must hold
     blocks    the examples are documents; the data is cut into blocks of `block_length` tokens across them
     even      all batches have one shape, but for the last of an epoch, and the module is called once for each
+    compares  rows of a part of a batch are compared with each other: in other parts, another task
     pool      the training examples, for one that looks for more in them; the run sets it
     named     special tokens that a tokenizer trained for it must have, where its kind brings none: {"pad_token": …}
     examined_with   packages that `examine` needs, where there is one
@@ -74,6 +75,7 @@ class Objective:
     columns: ClassVar[tuple[str, ...]] = ("text",)
     blocks: ClassVar[bool] = False
     even: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
     pool: Data | None = None
     named: ClassVar[Mapping[str, str]] = {}
     examined_with: ClassVar[tuple[str, ...]] = ()

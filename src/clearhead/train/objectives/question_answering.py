@@ -7,7 +7,6 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +84,7 @@ class QuestionAnswering(TextObjective):
             if isinstance(given, list) and all(isinstance(one, Mapping) and "text" in one for one in given):
                 given = {name: [one.get(name) for one in given] for name in ("text", "answer_start")}
             good = isinstance(given, Mapping) and isinstance(given.get("text"), list)
-            if not good or not isinstance(given.get("answer_start", []), list | NoneType):
+            if not good or not isinstance(given.get("answer_start", []), list | None):
                 raise InputError(
                     f'{place(record)}: answers must look like {{"text": [...], "answer_start": [...]}}, or like '
                     '[{"text": ..., "answer_start": ...}], as in SQuAD\'s file.'

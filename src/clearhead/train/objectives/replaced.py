@@ -52,7 +52,7 @@ class ReplacedTokens(MaskedLM):
                 f"generator_size is {generator_size}; it is a share of the model's width, above 0, up to 1."
             )
         self.generator_size, self.weight = generator_size, weight
-        check_weights(weight=weight)
+        check_weights(generator=1.0, weight=weight)
 
     @property
     def factors(self) -> dict[str, float]:

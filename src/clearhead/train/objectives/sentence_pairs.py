@@ -210,6 +210,7 @@ class SentenceContrastive(SentenceObjective):
 
     name = "sentence-contrastive"
     columns = ("anchor", "positive")
+    compares = True
 
     def __init__(
         self, tokenizer: Tokenizer, length: int, *, scale: float = 20.0, symmetric: bool = False, **head: Any

@@ -69,11 +69,11 @@ class Labels:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._set(list(names))
+        if len(self._numbers) < len(self.names):
+            twice = next(name for n, name in enumerate(self.names) if self._numbers[name] != n)
+            raise InputError(f"The label {twice!r} stands twice in the list: each class has a name of its own.")
 
     def _set(self, names: list[str]) -> None:
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InputError(f"The label {twice[0]!r} stands twice in the list: each class has a name of its own.")
         self.names, self._numbers = names, {name: n for n, name in enumerate(names)}
 
     def learn(self, names: Iterable[str], first: str | None = None) -> None:
