@@ -73,6 +73,18 @@ def test_every_question_gets_a_figure_or_a_reason(model, browser, studio):  # no
             page.set_viewport_size({"width": 1280, "height": 900})
 
 
+def test_the_chosen_question_is_in_sight(browser, studio):  # noqa: F811
+    """The list is longer than a low window; the page itself stays at its top."""
+    with visit(browser, studio, lab("parameters", MODELS[0], TEXT), height=500) as page:
+        settled(page)
+        inside = page.evaluate("""() => {
+          const one = document.querySelector("aside [aria-current]").getBoundingClientRect();
+          const room = document.querySelector("aside").getBoundingClientRect();
+          return [one.top >= room.top, one.bottom <= room.bottom, scrollY];
+        }""")
+        assert inside == [True, True, 0]
+
+
 def test_a_question_that_does_not_fit_says_why(browser, studio):  # noqa: F811
     with visit(browser, studio, "/lab") as page:
         reasons = page.evaluate(FITS, "random-gpt2")

@@ -259,6 +259,8 @@ export async function show(main, page) {
           questionWords(page.lang, one).title, reason ? el("small", {}, reason) : "");
       }))));
     if (held) list.querySelector(`[data-question="${held}"]`)?.focus();
+    const one = list.querySelector("[aria-current]")?.getBoundingClientRect(), room = aside.getBoundingClientRect();
+    if (one) aside.scrollTop += Math.max(one.bottom + 8 - room.bottom, 0) + Math.min(one.top - 8 - room.top, 0); // into sight, without moving the page
   }
 
   let formOf = null;
