@@ -41,7 +41,7 @@ Job = Callable[[], tuple[Tensor, list[Tensor], list[Tensor]]]  # -> logits, atte
 
 def clearhead_jobs(folder: str, ids: Tensor) -> dict[str, Job]:
     from clearhead import hub
-    from clearhead.nn.glass import trace
+    from clearhead.nn.tracing import trace
 
     model = hub.load_model(Path(folder)).eval()
 

@@ -20,7 +20,7 @@ from clearhead.explain.reading import Token
 from clearhead.explain.saliency import _Asked, _Found, _gradient
 from clearhead.models.gpt2 import FAMILY
 from clearhead.models.model import StackModel
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 
 READ, WRITTEN = 32, 32
 

@@ -24,14 +24,14 @@ import torch
 
 from clearhead.models.gpt2 import FAMILY, GPT2Config
 from clearhead.train import train
-from clearhead.train.loop import Loop, Plan
-from clearhead.train.memory import spare_memory
+from clearhead.train.engine.loop import Loop, Plan
+from clearhead.train.engine.memory import spare_memory
+from clearhead.train.engine.optim import optimizer
+from clearhead.train.engine.peak import machine_peak, training_flops
+from clearhead.train.engine.state import Checkpoints
+from clearhead.train.engine.world import World
 from clearhead.train.objectives.base import Batch
 from clearhead.train.objectives.causal import CausalLM
-from clearhead.train.optim import optimizer
-from clearhead.train.peak import machine_peak, training_flops
-from clearhead.train.state import Checkpoints
-from clearhead.train.world import World
 from clearhead.zoo.random_gpt2 import make as random_gpt2
 
 ADAMW = {"lr": 6e-4, "weight_decay": 0.1, "betas": (0.9, 0.95)}

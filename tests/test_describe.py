@@ -192,7 +192,7 @@ def test_recomputed_layers_keep_their_input():
 
 
 def test_state_is_what_adamw_holds():
-    from clearhead.train.optim import optimizer
+    from clearhead.train.engine.optim import optimizer
 
     model, d = small("gpt2", max_position_embeddings=64)
     moved = optimizer(model, lr=1e-3)
@@ -204,7 +204,7 @@ def test_state_is_what_adamw_holds():
 
 
 def test_flops_of_training_are_those_the_loop_counts_by():
-    from clearhead.train.peak import training_flops
+    from clearhead.train.engine.peak import training_flops
 
     for name, more in (("gpt2", {}), ("transformer", {"encoder_layers": 2})):
         model, d = small(name, **more)

@@ -18,7 +18,7 @@ from clearhead.generate import graphs
 from clearhead.models import FAMILIES, Model, family
 from clearhead.models.heads import Summary
 from clearhead.models.model import EncoderDecoderModel
-from clearhead.models.recurrent import RecurrentModel
+from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Stack, row_linear, row_step
 from clearhead.nn.block_sparse import BlockSparseAttention
 from clearhead.nn.cache import StaticCache
@@ -260,7 +260,7 @@ def test_cached_equals_uncached(pair):
     _, gpu = pair
     if not reads_left_to_right(gpu):
         pytest.skip("it reads in both directions")
-    if isinstance(gpu, RecurrentModel) and gpu.stack.mem_len:
+    if isinstance(gpu, SegmentRecurrentModel) and gpu.stack.mem_len:
         pytest.skip("a short memory forgets what the whole text shows")
     batch = there(inputs(gpu, padded=False))
     coder = isinstance(gpu, EncoderDecoderModel)
@@ -283,7 +283,7 @@ def test_generation_agrees(pair):
     if not writes(cpu):
         pytest.skip("it does not write")
     batch = {k: v for k, v in inputs(cpu).items() if k in ("input_ids", "attention_mask")}
-    if isinstance(cpu, RecurrentModel):  # a memory cannot tell padding from text
+    if isinstance(cpu, SegmentRecurrentModel):  # a memory cannot tell padding from text
         batch = {"input_ids": torch.randint(FIRST_WORD, 200, (BATCH, TIME))}
     for options in ({}, {"num_beams": 3}):
         want = cpu.generate(**batch, max_new_tokens=10, **options)

@@ -13,7 +13,7 @@ from clearhead import hub, models
 from clearhead.errors import InputError
 from clearhead.hub import precision
 from clearhead.nn import trace
-from clearhead.nn.quantized import QuantizedEmbedding, QuantizedLinear
+from clearhead.nn.fast.quantized import QuantizedEmbedding, QuantizedLinear
 
 # sizes that every family can be built with, by the names families use
 SIZES = {

@@ -13,16 +13,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from clearhead import explain, generate, hub, models, nn, studies, text, train
     from clearhead.errors import ClearheadError
-    from clearhead.nn.glass import tap, tap_points, trace
+    from clearhead.nn.tracing import tap, tap_points, trace
     from clearhead.pipeline import Pipeline, load
 
 _NAMES = {
     "ClearheadError": "clearhead.errors",
     "Pipeline": "clearhead.pipeline",
     "load": "clearhead.pipeline",
-    "tap": "clearhead.nn.glass",
-    "tap_points": "clearhead.nn.glass",
-    "trace": "clearhead.nn.glass",
+    "tap": "clearhead.nn.tracing",
+    "tap_points": "clearhead.nn.tracing",
+    "trace": "clearhead.nn.tracing",
 }
 _ROOMS = ("explain", "generate", "hub", "models", "nn", "studies", "text", "train")
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import clearhead as ch
 from clearhead.cli import app
 from clearhead.errors import ClearheadError
-from clearhead.train.log import read_log
+from clearhead.train.engine.log import read_log
 
 TEXT = "The cat sees the dog. The dog likes the girl. A girl finds the house near the river.\n"
 SMALL = [

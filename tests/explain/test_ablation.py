@@ -10,7 +10,7 @@ import torch
 from clearhead.errors import InputError
 from clearhead.explain import ablation
 from clearhead.explain.reading import call, read
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from clearhead.errors import InputError
 from clearhead.explain import caching
 from clearhead.explain.answering import answer
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 from tests.explain.samples import TEXT, small
 
 FAMILIES = ["gpt2", "gpt3", "gpt_neo", "gptj", "openai-gpt", "ctrl", "transformer", "bart", "t5", "pegasus"]

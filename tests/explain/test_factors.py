@@ -8,7 +8,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import factors, neurons
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 
 from .samples import BOTH, CAUSAL, MASKED, TEXT, small, texts
 

@@ -12,7 +12,7 @@ from clearhead.errors import InputError
 from clearhead.explain import Comparison, HiddenStates, hidden_states
 from clearhead.explain.hidden_states import to_words
 from clearhead.explain.reading import call, read
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
 
 

@@ -12,7 +12,7 @@ import torch
 import clearhead as ch
 from clearhead.errors import InputError
 from clearhead.explain import saliency
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 
 from .samples import BOTH, CAUSAL, MASKED, copying_gpt2, small
 

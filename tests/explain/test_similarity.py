@@ -10,7 +10,7 @@ from clearhead.errors import InputError
 from clearhead.explain import similarity
 from clearhead.explain.reading import call, read
 from clearhead.explain.similarity import _Layer, _spans, _stretches, _value
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, small
 
 LONG = [TEXT, "a dog sat on the sofa: unbelievably", "don't! the dog ran on and on, and the cat sat on a mat"]

@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead import hub
 from clearhead.models import family
 from clearhead.models.model import EncoderDecoderModel, Model
-from clearhead.nn.recurrent import RecurrentStack
+from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from tests.parity.families import FAMILIES
 from tests.parity.reference import shake
 
@@ -111,7 +111,7 @@ def afresh(model: Model, text: list[int], source: list[int] | None = None, promp
     if isinstance(model, EncoderDecoderModel):
         assert source is not None
         return model(torch.tensor([source]), decoder_input_ids=torch.tensor([text])).logits[0, -1]
-    if isinstance(model.stack, RecurrentStack):  # what it remembers depends on how much it reads at a time
+    if isinstance(model.stack, SegmentRecurrentStack):  # what it remembers depends on how much it reads at a time
         assert prompt is not None
         out = model(torch.tensor([text[:prompt]]), use_mems=True)
         for token in text[prompt:]:

@@ -8,7 +8,7 @@ import torch
 from clearhead.errors import InputError
 from clearhead.generate import PromptCache, generate
 from clearhead.models.model import EncoderDecoderModel
-from clearhead.nn.recurrent import RecurrentStack
+from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from tests.generate.models import afresh, ids, model, padded, until_end
 
 
@@ -18,7 +18,7 @@ def states(ours, text: list[int], source: list[int], prompt: int) -> torch.Tenso
     if isinstance(ours, EncoderDecoderModel):
         out = ours(torch.tensor([source]), decoder_input_ids=torch.tensor([text]), output_hidden_states=True)
         return out.hidden_states[-1][0]
-    if isinstance(ours.stack, RecurrentStack):
+    if isinstance(ours.stack, SegmentRecurrentStack):
         out = ours(torch.tensor([text[:prompt]]), use_mems=True, output_hidden_states=True)
         found = [out.hidden_states[-1][0]]
         for token in text[prompt:]:

@@ -9,8 +9,8 @@ import torch
 from tokenizers import decoders
 
 from clearhead.errors import InputError
-from clearhead.generate.automaton import Automaton, all_but, characters
 from clearhead.generate.grammar import BoundGrammar, Grammar, grammar_filter
+from clearhead.generate.grammar.automaton import Automaton, all_but, characters
 from clearhead.text import Tokenizer, train_tokenizer
 from clearhead.text.byte_bpe import byte_bpe
 from clearhead.text.pieces import pipeline

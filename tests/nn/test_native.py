@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from clearhead.nn import native
+from clearhead.nn.fast import native
+from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.linear import FEW, MANY, Linear
-from clearhead.nn.quantized import QuantizedMatrix
 
 SHAPES = [(768, 768), (1, 1), (31, 5), (32, 1), (33, 130), (40, 17), (100, 15), (64, 131), (1, 50), (257, 3)]
 needs_kernels = pytest.mark.skipif(native.kernels() is None, reason=f"no native kernels: {native.why_not()}")
@@ -253,7 +253,7 @@ def run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-ASK = "from clearhead.nn import native; print(native.kernels() is not None, native.why_not())"
+ASK = "from clearhead.nn.fast import native; print(native.kernels() is not None, native.why_not())"
 
 
 def test_it_can_be_switched_off():
@@ -297,8 +297,6 @@ def test_it_is_compiled_once_for_the_user_alone(tmp_path):
 
 
 def test_import_compiles_nothing(tmp_path):
-    code = (
-        "import clearhead.nn, clearhead.pipeline; from clearhead.nn import native; print(native.loaded, native._tried)"
-    )
+    code = "import clearhead.pipeline; from clearhead.nn.fast import native; print(native.loaded, native._tried)"
     assert run(code, XDG_CACHE_HOME=str(tmp_path)) == "None False"
     assert not [*tmp_path.iterdir()]

@@ -14,12 +14,13 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from clearhead.models import family
-from clearhead.nn import Attention, Block, FeedForward, LayerNorm, RMSNorm, Rotary, native, trace
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, RMSNorm, Rotary, trace
 from clearhead.nn.cache import BLOCK, Cache, LayerCache, StaticCache
+from clearhead.nn.fast import native
+from clearhead.nn.fast.native import layer, plan
+from clearhead.nn.fast.quantized import QuantizedLinear, QuantizedMatrix, quantize_
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
-from clearhead.nn.native import layer, plan
-from clearhead.nn.quantized import QuantizedLinear, QuantizedMatrix, quantize_
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason=f"no native kernels: {native.why_not()}")
 

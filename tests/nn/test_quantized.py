@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearhead.errors import InputError
-from clearhead.nn import native, trace
-from clearhead.nn.glass import tap
+from clearhead.nn.fast import native, trace
+from clearhead.nn.fast.quantized import FEW, QuantizedEmbedding, QuantizedLinear, QuantizedMatrix, quantize_
 from clearhead.nn.linear import Linear
-from clearhead.nn.quantized import FEW, QuantizedEmbedding, QuantizedLinear, QuantizedMatrix, quantize_
+from clearhead.nn.tracing import tap
 
 KINDS = ["int8", "int4"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -95,7 +95,7 @@ def test_the_product_is_that_of_the_rounded_matrix(way, kind, rows, bias, shape)
 
 @every_kind
 def test_blocks_cover_the_whole_matrix(way, kind, monkeypatch):
-    monkeypatch.setattr("clearhead.nn.quantized.BLOCK", 1000)  # 15 outputs at a time: 70 is not a multiple
+    monkeypatch.setattr("clearhead.nn.fast.quantized.BLOCK", 1000)  # 15 outputs at a time: 70 is not a multiple
     layer = QuantizedLinear(QuantizedMatrix(torch.randn(70, 64), kind), torch.randn(70))
     x = torch.randn(2, 50, 64)
     assert_product(layer, x, F.linear(x, layer.weight, layer.bias))

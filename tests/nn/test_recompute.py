@@ -5,7 +5,7 @@ import torch
 
 from clearhead.models import family
 from clearhead.nn import Stack
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 
 SIZES = {
     "gpt2": {"n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 16, "resid_pdrop": 0.2, "attn_pdrop": 0.2},

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 
+from clearhead.server.guard import Place
 from clearhead.studio.app import Studio
-from clearhead.studio.guard import Place
 from clearhead.studio.runs import Runs
 from clearhead.studio.screenshots import CHROMIUM
 from clearhead.studio.serve import listen

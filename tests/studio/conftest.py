@@ -12,8 +12,8 @@ pytest.importorskip("fastapi")
 import uvicorn
 from starlette.testclient import TestClient
 
+from clearhead.server.guard import Place
 from clearhead.studio.app import Studio
-from clearhead.studio.guard import Place
 from clearhead.studio.serve import listen
 
 HOME = "http://127.0.0.1:8421"

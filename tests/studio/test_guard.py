@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from clearhead.studio import guard
+from clearhead.server import guard
+from clearhead.server.guard import Guard, Place, is_loopback
 from clearhead.studio.app import Studio
-from clearhead.studio.guard import Guard, Place, is_loopback
 from tests.studio.conftest import HOME, client_of
 
 ASK = {"model": "random-gpt2", "question": "next-token", "text": "The robot"}

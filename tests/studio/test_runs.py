@@ -9,7 +9,7 @@ from clearhead.errors import InputError
 from clearhead.studio import runs as module
 from clearhead.studio.app import Studio
 from clearhead.studio.runs import Runs, UnknownRunError
-from clearhead.train.log import Log
+from clearhead.train.engine.log import Log
 from tests.studio.conftest import client_of
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import clearhead as ch
 from clearhead import zoo
 from clearhead.explain.questions import QUESTIONS, Question
+from clearhead.server.limits import Limits
 from clearhead.studio.app import OPTIONS, Studio
-from clearhead.studio.limits import Limits
 from clearhead.studio.shell import FOLDERS
 from tests.studio.conftest import client_of, events_of
 

@@ -12,8 +12,8 @@ import urllib.request
 import pytest
 
 from clearhead.errors import InputError
+from clearhead.server.guard import Place
 from clearhead.studio import serve
-from clearhead.studio.guard import Place
 
 
 def run(*words, code="from clearhead.cli import main; main()", **more):

@@ -10,12 +10,12 @@ import torch
 import clearhead as ch
 from clearhead.explain.questions import QUESTIONS, Question
 from clearhead.nn import trace
-from clearhead.nn.glass import is_open
 from clearhead.nn.linear import lay_out
+from clearhead.nn.tracing import is_open
+from clearhead.server.jobs import BusyError, CancelledError, Desk, Job
+from clearhead.server.limits import Limits
+from clearhead.server.model_store import Shelf, UnknownModelError
 from clearhead.studio.app import Studio
-from clearhead.studio.limits import Limits
-from clearhead.studio.shelf import Shelf, UnknownModelError
-from clearhead.studio.work import BusyError, CancelledError, Desk, Job
 from tests.studio.conftest import client_of, events_of, until
 
 TEXT = "The robot said"

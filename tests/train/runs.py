@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from clearhead.cli.train import next_command
 from clearhead.train import Recipe
-from clearhead.train.log import read_log
+from clearhead.train.engine.log import read_log
 
 WORDS = "the a cat dog bird sat ran sang on under near mat house tree old red small and then but .".split()
 TIMES = ("seconds", "tokens_per_second", "left", "share_of_peak")

@@ -23,8 +23,8 @@ from safetensors.torch import load_file
 
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.train import train
-from clearhead.train.log import read_log
-from clearhead.train.loop import Loop
+from clearhead.train.engine.log import read_log
+from clearhead.train.engine.loop import Loop
 from clearhead.train.recipe import read_recipe
 
 STEPS = 6
@@ -130,7 +130,7 @@ def alone(asked: dict[str, object], stopped_at: int | None = None) -> None:
 
 def trouble(patch: pytest.MonkeyPatch, job: dict[str, object]) -> None:
     """At a step, one process gets a signal or fails. (How fast the machine is, nobody asks here.)"""
-    patch.setattr("clearhead.train.run.machine_peak", lambda *_: 0.0)
+    patch.setattr("clearhead.train.engine.run.machine_peak", lambda *_: 0.0)
     plain = Loop._step
 
     def step(self: Loop, number: int) -> None:
@@ -145,7 +145,7 @@ def trouble(patch: pytest.MonkeyPatch, job: dict[str, object]) -> None:
 
 def work(path: str) -> None:
     """The program of each of the two processes: the jobs of a file, one after the other."""
-    from clearhead.train import distributed
+    from clearhead.train.engine import distributed
 
     torch.set_num_threads(1)
     distributed.TALKING = distributed.COMPUTING = timedelta(seconds=20)
@@ -304,7 +304,7 @@ def test_when_one_fails_the_other_hears_of_it(runs):
 
 def test_layers_that_share_weights_are_not_gathered_apart():
     from clearhead.models import family
-    from clearhead.train.distributed import _layers
+    from clearhead.train.engine.distributed import _layers
 
     few = {"vocab_size": 50} | SMALL
     for name, apart in (("gpt2", 2), ("albert", 0)):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import CheckpointError, InputError
-from clearhead.train.ema import EMA
+from clearhead.train.engine.ema import EMA
 
 
 def moved(model, seed):

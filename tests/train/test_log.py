@@ -8,7 +8,7 @@ import types
 import pytest
 
 from clearhead.errors import CheckpointError
-from clearhead.train.log import Log, read_log, tensorboard
+from clearhead.train.engine.log import Log, read_log, tensorboard
 
 
 def test_what_follows_a_checkpoint_is_written_again(tmp_path):

@@ -8,14 +8,14 @@ from torch import nn
 
 from clearhead.errors import CheckpointError
 from clearhead.train import train
-from clearhead.train.ema import EMA
-from clearhead.train.loop import FOR_STEPS, Loop, Plan, TrainingStopped, enough_memory, rises, seed_of
+from clearhead.train.engine.ema import EMA
+from clearhead.train.engine.loop import FOR_STEPS, Loop, Plan, TrainingStopped, enough_memory, rises, seed_of
+from clearhead.train.engine.optim import optimizer
+from clearhead.train.engine.schedules import schedule
+from clearhead.train.engine.state import Checkpoints, Progress
+from clearhead.train.engine.world import World
 from clearhead.train.objectives.base import Batch, Objective
 from clearhead.train.objectives.causal import CausalLM
-from clearhead.train.optim import optimizer
-from clearhead.train.schedules import schedule
-from clearhead.train.state import Checkpoints, Progress
-from clearhead.train.world import World
 from tests.train.runs import recipe, weights
 
 
@@ -226,7 +226,7 @@ def test_evaluation_changes_no_weight(tmp_path):
                                                   ("loss", [math.nan, 2, 3], 4), ("loss", [1, 1, 1], 2)])  # fmt: skip
 def test_the_best_weights_are_exported(tmp_path, monkeypatch, metric, values, best):
     told = iter([values[0], *values])  # one to look which measures there are
-    monkeypatch.setattr("clearhead.train.run._Run._measured", lambda *_: {metric: next(told, 0.5), "other": 0.0})
+    monkeypatch.setattr("clearhead.train.engine.run._Run._measured", lambda *_: {metric: next(told, 0.5), "other": 0.0})
     keep = {"every": 2, "keep": 3}
     result = train(recipe(tmp_path, evaluation={"every": 2, "metric": metric}, checkpoint=keep))
     assert result.step == 6
@@ -357,7 +357,7 @@ def test_a_last_update_that_spoils_the_weights(tmp_path):
 def test_when_a_checkpoint_is_due(tmp_path, monkeypatch, plan, writing, since, due):
     loop = line(tmp_path, plan=plan)
     loop.progress.step, loop._writing, loop._saved = 4, writing, 1000.0
-    monkeypatch.setattr("clearhead.train.loop.time.perf_counter", lambda: 1000.0 + since)
+    monkeypatch.setattr("clearhead.train.engine.loop.time.perf_counter", lambda: 1000.0 + since)
     assert loop._is_due() is due
     loop.progress.beyond = 1
     assert not loop._is_due()

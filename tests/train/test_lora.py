@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from clearhead import models
 from clearhead.errors import CheckpointError, InputError
 from clearhead.hub import load_model, save_model
+from clearhead.nn.fast.quantized import quantize_
 from clearhead.nn.linear import Linear
-from clearhead.nn.quantized import quantize_
-from clearhead.train.lora import (
+from clearhead.train.engine.lora import (
     LoRALinear,
     adapted,
     add_lora,
@@ -22,7 +22,7 @@ from clearhead.train.lora import (
     merge,
     save_adapter,
 )
-from clearhead.train.optim import decayed, optimizer
+from clearhead.train.engine.optim import decayed, optimizer
 
 TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 FAMILIES = {

@@ -11,9 +11,9 @@ from clearhead import models
 from clearhead.errors import InputError
 from clearhead.nn import Attention
 from clearhead.nn.disentangled import DisentangledAttention
-from clearhead.train import muon
-from clearhead.train.muon import Muon, Parts, directions, hidden_matrices, orthogonal
-from clearhead.train.optim import optimizer
+from clearhead.train.engine import muon
+from clearhead.train.engine.muon import Muon, Parts, directions, hidden_matrices, orthogonal
+from clearhead.train.engine.optim import optimizer
 
 TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 

@@ -8,9 +8,9 @@ from torch import nn
 
 from clearhead import models
 from clearhead.errors import CheckpointError, InputError
-from clearhead.train.muon import hidden_matrices
-from clearhead.train.optim import decayed, optimizer
-from clearhead.train.unfreezing import discriminative
+from clearhead.train.engine.muon import hidden_matrices
+from clearhead.train.engine.optim import decayed, optimizer
+from clearhead.train.engine.unfreezing import discriminative
 
 TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
 FAMILIES = {
@@ -102,7 +102,7 @@ def test_what_muon_moves():
 @pytest.mark.parametrize("fused", [True, False])
 def test_adamw_is_torchs(fused, monkeypatch):
     if not fused:
-        monkeypatch.setattr("clearhead.train.optim.FUSED", ())
+        monkeypatch.setattr("clearhead.train.engine.optim.FUSED", ())
     model = tiny("gpt2", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     twin = copy.deepcopy(model)
     opt = optimizer(model, lr=0.01, weight_decay=0.1, betas=(0.8, 0.95), eps=1e-6)

@@ -16,8 +16,8 @@ from clearhead import models
 from clearhead.errors import ConfigError
 from clearhead.text import train_tokenizer
 from clearhead.train import Recipe, read_recipe, train
+from clearhead.train.engine.schedules import SCHEDULES
 from clearhead.train.objectives import OBJECTIVES
-from clearhead.train.schedules import SCHEDULES
 from clearhead.zoo.recipes import FOLDER, find_recipe, recipes
 from tests.train.runs import check_command
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.train import train
-from clearhead.train.log import read_log
+from clearhead.train.engine.log import read_log
 from tests.train.runs import everything, left_by, recipe, weights
 
 HERE = Path(__file__).parent

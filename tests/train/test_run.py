@@ -15,10 +15,10 @@ from clearhead import models
 from clearhead.errors import CheckpointError, ConfigError, InputError
 from clearhead.text import load_tokenizer, train_tokenizer
 from clearhead.train import read_recipe, train
+from clearhead.train.engine.run import _Run
 from clearhead.train.objectives import OBJECTIVES
 from clearhead.train.objectives.causal import CausalLM
 from clearhead.train.objectives.distillation import student_of
-from clearhead.train.run import _Run
 from tests.train.runs import WORDS, check_command, left_by, recipe, weights
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -325,7 +325,7 @@ def test_lora_is_merged_and_kept(tmp_path, base):
     model = go_on(tmp_path, "causal-lm", base["gpt2"], lora={"rank": 2}, optimizer__lr=0.05)
     adapter = tmp_path / "run/adapter"
     assert (adapter / "adapter_config.json").exists()
-    from clearhead.train.lora import load_adapter, merge
+    from clearhead.train.engine.lora import load_adapter, merge
 
     plain = ch.load(str(base["gpt2"])).model
     again = merge(load_adapter(plain, adapter))
@@ -525,6 +525,6 @@ def test_large_data_and_data_of_unknown_size_have_workers(tmp_path):
 def test_kernels_are_loaded_before_the_first_step(tmp_path, monkeypatch):
     """Whether a sample was written before a step must not decide how its frozen layers round their sums."""
     loaded = []
-    monkeypatch.setattr("clearhead.train.run.native.kernels", lambda: loaded.append(True))
+    monkeypatch.setattr("clearhead.train.engine.run.native.kernels", lambda: loaded.append(True))
     train(recipe(tmp_path), watchers=[lambda event: event["event"] == "begin" and loaded.append("begin")])
     assert loaded[:2] == [True, "begin"]

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from clearhead.errors import InputError
-from clearhead.train.schedules import SCHEDULES, inverse_root, noam, schedule, slanted_triangular
+from clearhead.train.engine.schedules import SCHEDULES, inverse_root, noam, schedule, slanted_triangular
 
 
 def test_noam_is_the_formula_of_2017():

@@ -13,8 +13,9 @@ import torch
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.text.files import write_whole
-from clearhead.train import state, train
-from clearhead.train.state import Checkpoints, Progress
+from clearhead.train import train
+from clearhead.train.engine import state
+from clearhead.train.engine.state import Checkpoints, Progress
 from tests.train.runs import everything, left_by, recipe, write_text
 
 
@@ -167,7 +168,7 @@ def test_the_best_weights_travel_with_every_checkpoint(tmp_path, more):
     """The best step has no checkpoint any more, and the newest one is damaged: the same weights are exported."""
     said = recipe(tmp_path, evaluation__every=2, checkpoint__every=1, **more)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clearhead.train.run._Run._measured", lambda run, module, *_: {"loss": next(scripted)})
+        patch.setattr("clearhead.train.engine.run._Run._measured", lambda run, module, *_: {"loss": next(scripted)})
         scripted = iter([5.0, 1.0, 2.0, 3.0, 9.0])  # the first is a try, before there is anything to measure
         train(said)
         best = everything_in(tmp_path / "run/model")

@@ -15,11 +15,12 @@ import torch._dynamo  # the optimisers would import it, in every fork
 
 from clearhead import pipeline
 from clearhead.text import train_tokenizer
-from clearhead.train import run, state, train
+from clearhead.train import train
 from clearhead.train.data.table import TableWriter
-from clearhead.train.log import Log
-from clearhead.train.loop import Loop
-from clearhead.train.peak import machine_peak
+from clearhead.train.engine import run, state
+from clearhead.train.engine.log import Log
+from clearhead.train.engine.loop import Loop
+from clearhead.train.engine.peak import machine_peak
 
 
 class Clock:

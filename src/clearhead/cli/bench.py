@@ -134,7 +134,7 @@ def random_gpt2(**sizes: Any) -> Iterator[Path]:
 
 def clearhead_sides(folder: Path, precisions: tuple[str, ...] = ("float32", "bfloat16", "int8", "int4")) -> list[Side]:
     from clearhead import hub
-    from clearhead.nn import native
+    from clearhead.nn.fast import native
 
     native.kernels()
     sides = []

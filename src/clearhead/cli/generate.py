@@ -17,7 +17,7 @@ from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, prin
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
-    from clearhead.writing import Writing, Written
+    from clearhead.pipeline.writing import Writing, Written
 
 SAMPLING = "Sampling: draw the next token at random (any of these turns it on)"
 SEARCH = "Search: look further than the next token"

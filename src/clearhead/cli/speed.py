@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearhead.writing import Writing
+    from clearhead.pipeline.writing import Writing
 
 
 def seconds(writing: Writing) -> float:
@@ -23,7 +23,7 @@ def speed(writing: Writing) -> str:
     import torch
 
     from clearhead.generate.graphs import why_not
-    from clearhead.nn import native
+    from clearhead.nn.fast import native
 
     model, run, asked, times = writing.model, writing.run, writing.asked, writing.times
     read = run.session.prompt if run.session.source is None else run.session.source.shape[1]

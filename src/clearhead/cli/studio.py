@@ -50,8 +50,8 @@ def command(
             raise ClearheadError(
                 f"The studio needs {error.name}, which is not installed: pip install 'clearhead[studio]'"
             ) from None
+        from clearhead.server.guard import Place
         from clearhead.studio.app import Studio
-        from clearhead.studio.guard import Place
         from clearhead.studio.runs import Runs
 
         listener = listen(host, port)

@@ -14,7 +14,7 @@ from clearhead.cli.style import MODEL_HELP, err, note, open_model, show_finding
 
 if TYPE_CHECKING:
     from clearhead.studies.study import Watch
-    from clearhead.train.log import Event, Watcher
+    from clearhead.train.engine.log import Event, Watcher
 
 app = typer.Typer(help="Small experiments from well-known articles, each one command.", no_args_is_help=True)
 EVERY = 10.0  # seconds between two lines, where there is no terminal

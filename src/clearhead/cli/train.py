@@ -389,7 +389,7 @@ def _watch(folder: Path) -> None:
     if not path.is_file():
         raise InputError(f"{folder} holds no log of a run (log.jsonl). Give the folder that the recipe calls out.")
     with waiting("Getting ready …"):
-        from clearhead.train.log import read_log
+        from clearhead.train.engine.log import read_log
 
     def picture() -> RenderableType:
         since = time.time() - path.stat().st_mtime

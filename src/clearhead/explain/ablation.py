@@ -19,7 +19,7 @@ from clearhead.explain.next_token import Candidate
 from clearhead.explain.reading import Token, at_rest
 from clearhead.explain.scores import rows_at_once, scores_of
 from clearhead.models.model import EncoderDecoderModel
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

@@ -15,8 +15,8 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, Token, as_words, at_rest, call, places, read, special_ids, whole_words
 from clearhead.models.model import EncoderDecoderModel, StackModel
-from clearhead.nn.glass import trace
 from clearhead.nn.stack import Stack
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

@@ -17,7 +17,7 @@ from clearhead.explain.attention import Kind, look
 from clearhead.explain.finding import Finding
 from clearhead.explain.query_key import adds
 from clearhead.explain.reading import Token, at_rest, call
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

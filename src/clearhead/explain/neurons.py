@@ -21,8 +21,8 @@ from clearhead.explain.answering import answer, writes
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, Token, at_rest, place, places, read, tokens_of
 from clearhead.models.model import EncoderDecoderModel, StackModel
-from clearhead.nn.glass import trace
 from clearhead.nn.stack import Stack
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.explain.attention import Places

@@ -22,7 +22,7 @@ from clearhead.explain.next_token import Candidate
 from clearhead.explain.reading import Token, at_rest, places
 from clearhead.explain.scores import Scores, rows_at_once, scores_of
 from clearhead.models.model import EncoderDecoderModel
-from clearhead.nn.glass import tap_points, trace
+from clearhead.nn.tracing import tap_points, trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

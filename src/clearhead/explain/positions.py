@@ -21,7 +21,7 @@ from clearhead.models.model import EncoderDecoderModel, Model, StackModel
 from clearhead.nn.attention import Attention
 from clearhead.nn.disentangled import DisentangledAttention
 from clearhead.nn.positions import RelativeBuckets, RelativeKeys, Rotary, SinusoidalPositions
-from clearhead.nn.recurrent import RecurrentStack
+from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from clearhead.nn.stack import Stack
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Schem
         yield scheme(way, "embed.positions", near, vectors)
     if isinstance(stack.position_bias, RelativeBuckets):
         yield scheme("distance-bias", "position_bias", apart, _by_distance(stack.position_bias, length), "head")
-    if isinstance(stack, RecurrentStack):
+    if isinstance(stack, SegmentRecurrentStack):
         like = torch.zeros((), device=device)
         waves = stack.distances(2 if stack.both_ways else 1, length, length, like)[0]  # the farthest back first
         yield scheme("distance-vectors", "layers.*.attention", apart, waves)

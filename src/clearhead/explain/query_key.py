@@ -12,9 +12,9 @@ from clearhead.errors import InputError
 from clearhead.explain.attention import Kind, look
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Token, at_rest, call, place
-from clearhead.nn.glass import trace
-from clearhead.nn.recurrent import RelativeAttention
+from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

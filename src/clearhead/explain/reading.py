@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.models.heads import ChoiceHead
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
-from clearhead.nn.recurrent import RelativeAttention
+from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Token, at_rest, places, readable, token_id
 from clearhead.models.heads import TokenHead
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
-from clearhead.nn.glass import trace
 from clearhead.nn.stack import Stack
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.explain.attention import Places

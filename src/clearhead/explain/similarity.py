@@ -24,7 +24,7 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, call, places, read, spans_of
 from clearhead.models.model import EncoderDecoderModel, StackModel
-from clearhead.nn.glass import trace
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.explain.attention import Places

@@ -17,8 +17,8 @@ from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import read
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
-from clearhead.nn.glass import trace
 from clearhead.nn.stack import Stack
+from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

@@ -19,17 +19,17 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.generate import contrastive, graphs
-from clearhead.generate.ahead import Ahead, Draft, Lookup, check_draft
 from clearhead.generate.beam import Considered, beam_search
-from clearhead.generate.filters import Filter, chances, rules
 from clearhead.generate.grammar import Grammar, grammar_filter
 from clearhead.generate.graphs import why_not
 from clearhead.generate.loop import Choice, Step, decode, greedy, sampling, throw
 from clearhead.generate.options import SEARCH, Options
+from clearhead.generate.processors import Filter, chances, rules
 from clearhead.generate.session import PromptCache, Session
+from clearhead.generate.speculative import Ahead, Draft, Lookup, check_draft
 from clearhead.generate.stops import Stop, cut_after, end_tokens, stop_strings
 from clearhead.models.model import Model
-from clearhead.nn import native
+from clearhead.nn.fast import native
 
 log = logging.getLogger("clearhead")
 

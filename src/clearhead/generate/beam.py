@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate.filters import Filter
 from clearhead.generate.forced import NEVER, ForcedWords
 from clearhead.generate.loop import NOTHING_LEFT
 from clearhead.generate.options import Options
+from clearhead.generate.processors import Filter
 from clearhead.generate.session import Session
 from clearhead.generate.stops import Stop
 

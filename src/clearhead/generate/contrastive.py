@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from clearhead.generate.filters import Filter
 from clearhead.generate.loop import Step, check_open
+from clearhead.generate.processors import Filter
 from clearhead.generate.session import Session
 from clearhead.generate.stops import Stop
 

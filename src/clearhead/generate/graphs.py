@@ -2,7 +2,7 @@
 
 Recording needs shapes and addresses that never change: a cache with all of its room always in sight, a prompt padded
 on the left to a round length, and the place to write held on the device. Steps of one text through plain layers are
-recorded from a few large kernels (`nn/row_step.py`); with `compile`, other layers are compiled first.
+recorded from a few large kernels (`nn/fast/row_step.py`); with `compile`, other layers are compiled first.
 A recording is kept with its model and serves every later call of the same shape.
 """
 
@@ -18,17 +18,18 @@ from torch import Tensor, nn
 from torch.utils._triton import has_triton
 
 from clearhead.errors import InputError
-from clearhead.generate.filters import chances
 from clearhead.generate.loop import LOOK_EVERY, Step, draw_by
 from clearhead.generate.options import CHANCE, Options
+from clearhead.generate.processors import chances
 from clearhead.generate.session import Session
 from clearhead.models.heads import LanguageHead
 from clearhead.models.model import Model, StackModel
-from clearhead.nn import Attention, row_linear, row_step
+from clearhead.nn import Attention
 from clearhead.nn.cache import BLOCK, StaticCache
-from clearhead.nn.glass import is_open
+from clearhead.nn.fast import row_linear, row_step
 from clearhead.nn.linear import Linear, lay_out
-from clearhead.nn.recurrent import RecurrentStack
+from clearhead.nn.segment_recurrence import SegmentRecurrentStack
+from clearhead.nn.tracing import is_open
 
 KEPT = 4  # recordings per model; each holds a cache
 _recordings: weakref.WeakKeyDictionary[Model, OrderedDict[object, Recording]] = weakref.WeakKeyDictionary()
@@ -47,7 +48,7 @@ def why_not_static(model: Model) -> str | None:
         return "a trace is open, and a recording would hide the tensors from it."
     if torch.is_autocast_enabled(model.device.type):
         return "autocast is on: its copies of the weights end with it, and a recording would go on reading them."
-    if not isinstance(model, StackModel) or isinstance(model.stack, RecurrentStack):
+    if not isinstance(model, StackModel) or isinstance(model.stack, SegmentRecurrentStack):
         return "only a decoder alone, with keys and values in its cache, can be recorded."
     if model.training:
         return "the model is in training mode; call .eval() first."

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate.filters import Filter
+from clearhead.generate.processors import Filter
 from clearhead.generate.session import Session
 from clearhead.generate.stops import Stop
 

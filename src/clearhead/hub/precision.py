@@ -18,9 +18,9 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.models import Model
-from clearhead.nn import native
+from clearhead.nn.fast import native
+from clearhead.nn.fast.quantized import KINDS, QuantizedLinear, QuantizedMatrix, quantize_
 from clearhead.nn.linear import Linear
-from clearhead.nn.quantized import KINDS, QuantizedLinear, QuantizedMatrix, quantize_
 
 MOST_ERROR = 0.02
 CHOICES = ("int8", "int4", "auto")

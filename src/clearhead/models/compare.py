@@ -18,7 +18,7 @@ from clearhead.nn import (
     Stack,
 )
 from clearhead.nn.positions import RelativeBuckets
-from clearhead.nn.recurrent import RecurrentStack
+from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 
 Features = dict[str, str]
 
@@ -78,7 +78,7 @@ def _stack_features(stack: Stack) -> Features:
         found["sees"] = f"{'every other layer ' if None in windows else ''}only {local[0]} positions back"
     if len({id(p) for p in first.parameters()} & {id(p) for p in blocks[-1].parameters()}) and len(blocks) > 1:
         found["layers"] = "share their weights"
-    if isinstance(stack, RecurrentStack):
+    if isinstance(stack, SegmentRecurrentStack):
         found["memory"] = f"{'all' if stack.mem_len is None else stack.mem_len} states of earlier text"
     found["attention"] = _attention(first.attention)
     if first.cross_attention is not None:
@@ -119,7 +119,7 @@ def _positions(stack: Stack) -> str:
     attention = stack.blocks[0].attention
     if getattr(attention, "rotary", None) is not None:
         found.append(f"rotary, {attention.rotary.pairing}")  # type: ignore[union-attr]
-    if isinstance(stack, RecurrentStack):
+    if isinstance(stack, SegmentRecurrentStack):
         found.append("sinusoids of the distance, in every layer")
     relative = getattr(attention, "relative", None)
     if relative is not None:

@@ -12,8 +12,8 @@ from clearhead.models.family import Family
 from clearhead.models.model import StackModel
 from clearhead.nn import Activation, Block, LayerNorm
 from clearhead.nn.disentangled import DisentangledAttention, RelativeVectors, real_positions
-from clearhead.nn.glass import tap
 from clearhead.nn.masks import BoundMask
+from clearhead.nn.tracing import tap
 
 
 @dataclass(kw_only=True)

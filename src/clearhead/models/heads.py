@@ -16,8 +16,8 @@ from clearhead.errors import InputError
 from clearhead.models.config import Config
 from clearhead.models.output import Output
 from clearhead.nn.activations import Activation
-from clearhead.nn.glass import is_open, tap
 from clearhead.nn.linear import Linear
+from clearhead.nn.tracing import is_open, tap
 from clearhead.nn.vocabulary_loss import linear_cross_entropy
 
 

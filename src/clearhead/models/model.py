@@ -17,9 +17,9 @@ from clearhead.models.config import Config
 from clearhead.models.heads import ChoiceHead, Given, LanguageHead, PretrainingHead
 from clearhead.models.output import Output
 from clearhead.nn.cache import Cache
-from clearhead.nn.glass import Trace
-from clearhead.nn.quantized import QuantizedMatrix
+from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.stack import Stack
+from clearhead.nn.tracing import Trace
 
 if TYPE_CHECKING:
     from clearhead.models.family import Family

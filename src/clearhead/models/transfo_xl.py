@@ -13,10 +13,10 @@ from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.heads import FeaturesHead, Given, LanguageHead, SequenceHead, Summary
 from clearhead.models.output import Output
-from clearhead.models.recurrent import RecurrentModel
+from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.nn import Embed, FeedForward, LayerNorm
 from clearhead.nn.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
-from clearhead.nn.recurrent import RecurrentBlock, RecurrentStack, RelativeAttention
+from clearhead.nn.segment_recurrence import RelativeAttention, SegmentRecurrentBlock, SegmentRecurrentStack
 
 
 @dataclass(kw_only=True)
@@ -114,7 +114,7 @@ class AdaptiveHead(LanguageHead):
         return Output(loss=self.output.loss(hidden[:, :-1].flatten(0, 1), given.labels[:, 1:].flatten()))
 
 
-class TransfoXL(RecurrentModel):
+class TransfoXL(SegmentRecurrentModel):
     config: TransfoXLConfig
 
     def tie_weights(self) -> None:
@@ -142,8 +142,8 @@ def _vocabulary(config: TransfoXLConfig) -> tuple[int, int, int, list[int], int]
 def build(config: TransfoXLConfig, task: str) -> TransfoXL:
     width, eps = config.hidden_size, config.layer_norm_epsilon
 
-    def block() -> RecurrentBlock:
-        return RecurrentBlock(
+    def block() -> SegmentRecurrentBlock:
+        return SegmentRecurrentBlock(
             RelativeAttention(width, config.num_attention_heads, config.head_dim, fused=True, dropout=config.dropatt),
             FeedForward(width, config.intermediate_size, "relu", dropout=config.dropout),
             attention_norm=LayerNorm(width, eps=eps),
@@ -152,7 +152,7 @@ def build(config: TransfoXLConfig, task: str) -> TransfoXL:
             dropout=config.dropout,
         )
 
-    stack = RecurrentStack(
+    stack = SegmentRecurrentStack(
         Embed(AdaptiveEmbedding(*_vocabulary(config)), dropout=config.dropout),  # type: ignore[arg-type]
         [block() for _ in range(config.num_hidden_layers)],
         causal=True,

@@ -28,9 +28,9 @@ from clearhead.models.heads import (
 from clearhead.models.model import StackModel
 from clearhead.models.output import Output
 from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack, sinusoidal
-from clearhead.nn.glass import tap
 from clearhead.nn.init import init_normal
 from clearhead.nn.linear import Linear
+from clearhead.nn.tracing import tap
 
 
 @dataclass(kw_only=True)

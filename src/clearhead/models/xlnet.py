@@ -20,10 +20,10 @@ from clearhead.models.heads import (
     Summary,
     TokenHead,
 )
-from clearhead.models.recurrent import RecurrentModel
+from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.nn import Embed, FeedForward, LayerNorm
 from clearhead.nn.init import init_normal
-from clearhead.nn.recurrent import RecurrentBlock, RecurrentStack, RelativeAttention
+from clearhead.nn.segment_recurrence import RelativeAttention, SegmentRecurrentBlock, SegmentRecurrentStack
 
 
 @dataclass(kw_only=True)
@@ -86,7 +86,7 @@ class XLNetConfig(Config):
             raise ConfigError(f"d_head is {self.head_dim}; in XLNet it is always d_model / n_head.")
 
 
-class XLNet(RecurrentModel):
+class XLNet(SegmentRecurrentModel):
     config: XLNetConfig
 
     def uses_mems(self) -> bool:
@@ -97,9 +97,9 @@ def build(config: XLNetConfig, task: str) -> XLNet:
     width, eps = config.hidden_size, config.layer_norm_eps
     causal = config.attn_type == "uni"
 
-    def block() -> RecurrentBlock:
+    def block() -> SegmentRecurrentBlock:
         heads = config.num_attention_heads
-        return RecurrentBlock(
+        return SegmentRecurrentBlock(
             RelativeAttention(width, heads, width // heads, segments=True, dropout=config.dropout),
             FeedForward(width, config.intermediate_size, config.ff_activation, dropout=config.dropout),
             attention_norm=LayerNorm(width, eps=eps),
@@ -108,7 +108,7 @@ def build(config: XLNetConfig, task: str) -> XLNet:
             dropout=config.dropout,
         )
 
-    stack = RecurrentStack(
+    stack = SegmentRecurrentStack(
         Embed(nn.Embedding(config.vocab_size, width), dropout=config.dropout),
         [block() for _ in range(config.num_hidden_layers)],
         causal=causal,
@@ -150,7 +150,7 @@ def head(config: XLNetConfig, task: str) -> nn.Module:
 def init(config: XLNetConfig, module: nn.Module) -> None:
     init_normal(module, config.initializer_range)
     for part in module.modules():
-        if isinstance(part, RelativeAttention | RecurrentStack):
+        if isinstance(part, RelativeAttention | SegmentRecurrentStack):
             for parameter in part.parameters(recurse=False):  # the biases of queries, the segments, the target
                 with torch.no_grad():
                     parameter.normal_(std=config.initializer_range)

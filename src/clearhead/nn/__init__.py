@@ -9,7 +9,6 @@ from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache, LayerCache
 from clearhead.nn.embedding import Embed
 from clearhead.nn.feedforward import FeedForward
-from clearhead.nn.glass import Trace, tap, tap_points, trace
 from clearhead.nn.masks import BoundMask, Mask
 from clearhead.nn.norms import LayerNorm, RMSNorm
 from clearhead.nn.positions import (
@@ -29,6 +28,7 @@ from clearhead.nn.torch_dropin import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from clearhead.nn.tracing import Trace, tap, tap_points, trace
 
 __all__ = [
     "ACTIVATIONS",

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, InputError
 from clearhead.nn.cache import LayerCache
-from clearhead.nn.glass import is_watched, tap
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.positions import Rotary
+from clearhead.nn.tracing import is_watched, tap
 
 ATTENTION_TAPS = ("query", "key", "value", "scores", "weights", "heads", "output")
 

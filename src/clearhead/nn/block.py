@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
-from clearhead.nn import native
 from clearhead.nn.attention import Attention
 from clearhead.nn.cache import LayerCache
+from clearhead.nn.fast import native
+from clearhead.nn.fast.native.plan import step
 from clearhead.nn.feedforward import FeedForward
-from clearhead.nn.glass import tap
 from clearhead.nn.masks import BoundMask
-from clearhead.nn.native.plan import step
+from clearhead.nn.tracing import tap
 
 Placement = Literal["pre", "post", "parallel"]
 

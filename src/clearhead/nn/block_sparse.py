@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from clearhead.errors import ConfigError, InputError
 from clearhead.nn.attention import Attention, weigh
-from clearhead.nn.glass import is_watched, tap
 from clearhead.nn.masks import BoundMask
+from clearhead.nn.tracing import is_watched, tap
 
 PAPER_LENGTHS = (1024, 3072, 4096)  # lengths with a plan of their own, the one of the first experiments
 PAPER_REACH = 1024  # in that plan, random blocks lie in the first so many positions

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError
 from clearhead.nn.attention import Attention, attend
 from clearhead.nn.cache import LayerCache
-from clearhead.nn.glass import tap
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.positions import skew
+from clearhead.nn.tracing import tap
 
 
 def log_bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
-from clearhead.nn.glass import tap
 from clearhead.nn.masks import can_look
+from clearhead.nn.tracing import tap
 
 
 class Embed(nn.Module):

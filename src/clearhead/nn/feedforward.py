@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.nn.activations import Activation
-from clearhead.nn.glass import tap
 from clearhead.nn.linear import Linear
+from clearhead.nn.tracing import tap
 
 
 class FeedForward(nn.Module):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from clearhead.nn import native, row_linear
+from clearhead.nn.fast import native, row_linear
 
 FEW = 8  # rows that the native kernels multiply
 MANY = 64  # rows from which oneDNN is faster than F.linear (for a transposed matrix: always)

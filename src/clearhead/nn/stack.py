@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from clearhead.errors import InputError
-from clearhead.nn import native
 from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache, StaticCache
 from clearhead.nn.embedding import Embed
-from clearhead.nn.glass import is_open, tap
+from clearhead.nn.fast import native
+from clearhead.nn.fast.native.plan import step
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
-from clearhead.nn.native.plan import step
+from clearhead.nn.tracing import is_open, tap
 
 
 class Stack(nn.Module):

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.nn.attention import ATTENTION_TAPS, attend, weigh
-from clearhead.nn.glass import is_watched, tap
 from clearhead.nn.masks import BoundMask, Mask
+from clearhead.nn.tracing import is_watched, tap
 
 Layout = Literal["batch first", "time first", "no batch"]
 

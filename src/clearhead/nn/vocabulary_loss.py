@@ -21,7 +21,7 @@ def prepare() -> bool:
     """Load the kernel for CUDA devices, once; False where there is no Triton."""
     global _kernel
     if _kernel is None and has_triton():
-        from clearhead.nn import vocabulary_kernel
+        from clearhead.nn.fast import vocabulary_kernel
 
         _kernel = vocabulary_kernel
     return _kernel is not None

@@ -26,7 +26,7 @@ from clearhead.studies.probe import logistic_regression, scikit_learn
 from clearhead.studies.study import Study, Watch, blocks, empty_table, percent, silent
 from clearhead.train import train as run_recipe
 from clearhead.train.data.sources import Source, open_source
-from clearhead.train.log import Event, Watcher
+from clearhead.train.engine.log import Event, Watcher
 from clearhead.train.objectives.base import Batch, Example
 from clearhead.train.objectives.classification import Classification
 

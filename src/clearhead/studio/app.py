@@ -18,12 +18,12 @@ from starlette.exceptions import HTTPException
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError, InputError, did_you_mean
-from clearhead.studio.guard import Guard, Place
-from clearhead.studio.limits import Limits, kind_of
+from clearhead.server.guard import Guard, Place
+from clearhead.server.jobs import BusyError, Desk, Events, Job, check_here, finished, in_words
+from clearhead.server.limits import Limits, kind_of
+from clearhead.server.model_store import Shelf, UnknownModelError, card_of, config_of
 from clearhead.studio.runs import Runs, UnknownRunError
-from clearhead.studio.shelf import Shelf, UnknownModelError, card_of, config_of
 from clearhead.studio.shell import SHELL, static
-from clearhead.studio.work import BusyError, Desk, Events, Job, check_here, finished, in_words
 
 if TYPE_CHECKING:
     from clearhead.explain.finding import Finding

@@ -115,7 +115,7 @@ def _tail(path: Path) -> bytes:
 
 
 def _events(lines: bytes) -> list[dict[str, Any]]:
-    """Lines that are no events are left out, as in train/log.py."""
+    """Lines that are no events are left out, as in train/engine/log.py."""
     found = []
     for line in lines.split(b"\n"):
         try:

@@ -109,8 +109,8 @@ def main() -> None:
 
 
 def _of_a_studio(asked: argparse.Namespace) -> Iterator[Path]:
+    from clearhead.server.guard import Place
     from clearhead.studio.app import Studio
-    from clearhead.studio.guard import Place
     from clearhead.studio.runs import Runs
     from clearhead.studio.serve import listen, serve
 

@@ -15,8 +15,8 @@ from types import FrameType
 import uvicorn
 
 from clearhead.errors import InputError
+from clearhead.server.guard import is_loopback
 from clearhead.studio.app import Studio
-from clearhead.studio.guard import is_loopback
 
 PORT = 8421
 TRIES = 20  # ports after the usual one, where nobody asked for a certain one

@@ -88,7 +88,7 @@ class ScheduleRecipe:
     name: str = "cosine"
     warmup: float = 0.0  # steps; below 1: a share of all steps
     final: float = 0.0  # where the rate ends, as a share of its peak
-    options: dict[str, Any] = field(default_factory=dict)  # what a schedule takes beside (train/schedules.py)
+    options: dict[str, Any] = field(default_factory=dict)  # what a schedule takes beside (train/engine/schedules.py)
 
 
 @dataclass

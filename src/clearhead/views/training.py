@@ -1,6 +1,7 @@
 """A training run as a person sees it: a loss curve and the newest numbers, drawn from the events of its log.
 
-`story_of` reads the events (train/log.py), `draw` shows them in a terminal, `line_of` says one of them in a line.
+`story_of` reads the events (train/engine/log.py), `draw` shows them in a terminal,
+`line_of` says one of them in a line.
 Nothing here trains or waits: the same events give the same picture, live, later, or elsewhere.
 """
 

@@ -23,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
-from clearhead.train.disk import crc_of, flush
+from clearhead.train.engine.disk import crc_of, flush
 from clearhead.train.objectives.base import Example
 
 VERSION = 2

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.models.model import StackModel
-from clearhead.models.recurrent import RecurrentModel
+from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.text import Tokenizer
 from clearhead.text.readable import is_byte_level
 from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
@@ -75,7 +75,7 @@ class CausalLM(RunningText):
                 f"The {model.family.title} model does not shift its labels by itself, so it cannot learn causal-lm. "
                 "Choose a family that writes on from a text, such as gpt2."
             )
-        self.first_position = None if isinstance(model, RecurrentModel) else model.stack.embed.first_position
+        self.first_position = None if isinstance(model, SegmentRecurrentModel) else model.stack.embed.first_position
         return model
 
     def given(self, batch: Batch) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.models import Model
 from clearhead.models.heads import ChoiceHead
 from clearhead.models.model import StackModel
-from clearhead.models.recurrent import RecurrentModel
+from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.nn.linear import Linear
 from clearhead.text import Encoding, Tokenizer
 from clearhead.train.objectives.base import Batch, Example, Objective, Record, check_columns, padded
@@ -179,7 +179,7 @@ class TextObjective(Objective):
 
 def has_segments(model: Model) -> bool:
     """Whether token_type_ids mean to the model what a tokenizer makes of them (GPT-2 would look them up as words)."""
-    return isinstance(model, RecurrentModel) or (
+    return isinstance(model, SegmentRecurrentModel) or (
         isinstance(model, StackModel) and model.stack.embed.segments is not None
     )
 

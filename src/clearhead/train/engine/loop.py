@@ -22,11 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ClearheadError
-from clearhead.train.ema import EMA
-from clearhead.train.log import Event, Watcher
+from clearhead.train.engine.ema import EMA
+from clearhead.train.engine.log import Event, Watcher
+from clearhead.train.engine.state import Checkpoints, Progress
+from clearhead.train.engine.world import World
 from clearhead.train.objectives.base import Batch, Objective
-from clearhead.train.state import Checkpoints, Progress
-from clearhead.train.world import World
 
 EXPLODED = 4.0  # so many times the first loss is too much,
 FOR_STEPS = 5  # if it stays there for so many steps: a single batch may be odd

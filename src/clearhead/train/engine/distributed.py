@@ -34,10 +34,10 @@ from clearhead.errors import CheckpointError, ClearheadError, ConfigError
 from clearhead.models import Model
 from clearhead.nn import Stack
 from clearhead.nn.block import Block
-from clearhead.train.muon import sharded_like
+from clearhead.train.engine.muon import sharded_like
+from clearhead.train.engine.world import World
 from clearhead.train.objectives.base import Batch, Objective
 from clearhead.train.recipe import Recipe
-from clearhead.train.world import World
 
 COMPUTING = timedelta(minutes=15)  # nobody computes longer than this while others wait for gradients
 TALKING = timedelta(hours=24)  # but one may read and tokenise for long, or look at the test data

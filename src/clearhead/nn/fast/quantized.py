@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.nn import native
+from clearhead.nn.fast import native
 from clearhead.nn.linear import Linear, is_plain, many_rows
 
 log = logging.getLogger("clearhead")

@@ -3,8 +3,8 @@
 out/recipe.yaml    what was asked
 out/tokenizer/     trained for it, where it was
 out/data/          the text as numbers (train/data)
-out/checkpoints/   to go on from (train/state.py)
-out/log.jsonl      what happened (train/log.py)
+out/checkpoints/   to go on from (train/engine/state.py)
+out/log.jsonl      what happened (train/engine/log.py)
 out/model/         the model, as every other checkpoint: ch.load("out/model")
 out/result.json    the measures at the end
 """
@@ -28,25 +28,25 @@ from clearhead.errors import CheckpointError, ClearheadError, ConfigError, Input
 from clearhead.generate.session import writing_stack
 from clearhead.models import Model
 from clearhead.models.model import EncoderDecoderModel
-from clearhead.nn import native
+from clearhead.nn.fast import native
 from clearhead.text import Tokenizer, load_tokenizer, train_tokenizer
 from clearhead.text.files import write_whole
-from clearhead.train import lora
-from clearhead.train.check import check_run, new_config, shared_files
 from clearhead.train.data import Blocks, Loader, Order, Source, Table, evaluation_batches, open_source, prepare
-from clearhead.train.ema import EMA
-from clearhead.train.log import Event, Log, Watcher, tensorboard
-from clearhead.train.loop import Loop, Plan, TrainingStopped, enough_memory
-from clearhead.train.memory import spare_memory
+from clearhead.train.engine import lora
+from clearhead.train.engine.check import check_run, new_config, shared_files
+from clearhead.train.engine.ema import EMA
+from clearhead.train.engine.log import Event, Log, Watcher, tensorboard
+from clearhead.train.engine.loop import Loop, Plan, TrainingStopped, enough_memory
+from clearhead.train.engine.memory import spare_memory
+from clearhead.train.engine.optim import optimizer
+from clearhead.train.engine.peak import machine_peak, training_flops
+from clearhead.train.engine.schedules import schedule
+from clearhead.train.engine.state import Checkpoints, Progress
+from clearhead.train.engine.unfreezing import Unfreezing, discriminative, freeze
+from clearhead.train.engine.world import World, join
 from clearhead.train.objectives import Objective, Record, objective, objective_class, typed_options
 from clearhead.train.objectives.distillation import student_of
-from clearhead.train.optim import optimizer
-from clearhead.train.peak import machine_peak, training_flops
 from clearhead.train.recipe import Recipe, read_recipe, write_recipe
-from clearhead.train.schedules import schedule
-from clearhead.train.state import Checkpoints, Progress
-from clearhead.train.unfreezing import Unfreezing, discriminative, freeze
-from clearhead.train.world import World, join
 
 SAMPLED = 60  # tokens of a sample
 WRITTEN = "# All settings of the run in this folder, as they were used.\n"  # what recipe.yaml of a run begins with
@@ -79,7 +79,7 @@ def train(
 ) -> Result:
     """Train as a recipe says. A run that was stopped goes on where it was.
 
-    watchers   hear every event of the run (train/log.py)
+    watchers   hear every event of the run (train/engine/log.py)
     """
     said = asdict(recipe) if isinstance(recipe, Recipe) else recipe
     recipe = read_recipe(said if isinstance(said, Mapping) else Path(said), overrides)

@@ -13,16 +13,16 @@ from clearhead.generate.session import writing_stack
 from clearhead.models import Config, Family, Model
 from clearhead.nn import Stack
 from clearhead.text import Tokenizer
-from clearhead.train import lora
 from clearhead.train.data import Source
 from clearhead.train.data.sources import FileSource, ParallelSource
+from clearhead.train.engine import lora
+from clearhead.train.engine.optim import optimizer
+from clearhead.train.engine.schedules import schedule
+from clearhead.train.engine.unfreezing import freeze
 from clearhead.train.objectives import Objective, objective_class, options_of
 from clearhead.train.objectives.base import check_columns
 from clearhead.train.objectives.distillation import student_of
-from clearhead.train.optim import optimizer
 from clearhead.train.recipe import ModelRecipe, Recipe
-from clearhead.train.schedules import schedule
-from clearhead.train.unfreezing import freeze
 
 ENDLESS = 10**9  # steps, where their number is not known yet
 

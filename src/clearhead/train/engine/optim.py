@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, InputError, did_you_mean
 from clearhead.nn.embedding import Embed
-from clearhead.train.muon import Muon, hidden_matrices, sharded_like
+from clearhead.train.engine.muon import Muon, hidden_matrices, sharded_like
 
 OPTIMIZERS = ("adamw", "muon")
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")  # what torch puts into names to compile or to recompute
@@ -41,7 +41,7 @@ def optimizer(
 
     momentum   Muon's
     matrix_lr  Muon's rate, where it is not `lr`, which then holds for embeddings, output matrix, norms and biases
-    rates      parameter name -> what multiplies its rate (train/unfreezing.py: discriminative rates)
+    rates      parameter name -> what multiplies its rate (train/engine/unfreezing.py: discriminative rates)
     """
     if name not in OPTIMIZERS:
         raise InputError(

@@ -12,7 +12,7 @@ from torch import nn
 from clearhead.errors import InputError, did_you_mean
 from clearhead.models.model import EncoderDecoderModel, Model
 from clearhead.nn.stack import Stack
-from clearhead.train.optim import parameter_names
+from clearhead.train.engine.optim import parameter_names
 
 FREEZABLE = ("encoder", "embeddings", "all-but-head")
 

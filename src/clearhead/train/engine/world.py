@@ -23,7 +23,7 @@ RECORDED: dict[str, str | int | bool] = {"triton.cudagraphs": True}
 def join(recipe: Recipe) -> World:
     """The world this process is in: alone, or one of those that torchrun has started."""
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        from clearhead.train.distributed import join_others
+        from clearhead.train.engine.distributed import join_others
 
         return join_others(recipe)
     return World(as_device(recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")))

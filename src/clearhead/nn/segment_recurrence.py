@@ -19,11 +19,11 @@ from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache
 from clearhead.nn.embedding import Embed
 from clearhead.nn.feedforward import FeedForward
-from clearhead.nn.glass import tap
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.positions import skew
 from clearhead.nn.stack import Stack, narrowed, shape_of
+from clearhead.nn.tracing import tap
 
 Mems = Sequence[Tensor]  # one (remembered, batch, width) per layer, the layout that published code hands around
 
@@ -160,7 +160,7 @@ class RelativeAttention(nn.Module):
         return f"heads={self.heads}, head_dim={self.head_dim}"
 
 
-class RecurrentBlock(Block):
+class SegmentRecurrentBlock(Block):
     """A layer that looks at remembered states too. Its norm is placed "pre" or "post"."""
 
     def __init__(self, attention: RelativeAttention, feedforward: FeedForward, **options: Any) -> None:
@@ -203,7 +203,7 @@ class RecurrentBlock(Block):
         return tap(self, "output", self.feedforward_norm(x + self._drop(self.feedforward(x))))
 
 
-class RecurrentStack(Stack):
+class SegmentRecurrentStack(Stack):
     """Runs ids (or vectors) through the layers, with a memory in and a memory out.
 
     mem_len       how many states are remembered (None: all)
@@ -218,7 +218,7 @@ class RecurrentStack(Stack):
     def __init__(
         self,
         embed: Embed,
-        layers: Iterable[RecurrentBlock],
+        layers: Iterable[SegmentRecurrentBlock],
         *,
         causal: bool,
         mem_len: int | None,

@@ -25,9 +25,9 @@ from clearhead.errors import CheckpointError, InputError
 from clearhead.hub.weights import write_tensors
 from clearhead.models import Model
 from clearhead.models.checkpoint import Entry
-from clearhead.nn.glass import compile_pattern
 from clearhead.nn.linear import Linear
-from clearhead.train.optim import check_names
+from clearhead.nn.tracing import compile_pattern
+from clearhead.train.engine.optim import check_names
 
 # The paper's choice: queries and values. Where q, k and v are one matrix (GPT-2), all of it, as PEFT has it.
 QUERY_VALUE = ("attention|cross_attention.query|value|qkv|key_value",)

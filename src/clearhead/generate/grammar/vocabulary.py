@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.generate.automaton import DEAD, Automaton
+from clearhead.generate.grammar.automaton import DEAD, Automaton
 from clearhead.text import Tokenizer
 from clearhead.text.readable import BYTE_OF, decoder_steps
 from clearhead.text.word_bpe import GOES_ON, CtrlRecipe

@@ -21,7 +21,7 @@ def prepare() -> bool:
     """Load the kernels, once; False where there is no Triton."""
     global _kernels
     if _kernels is None and has_triton():
-        from clearhead.nn import row_kernels
+        from clearhead.nn.fast import row_kernels
 
         _kernels = row_kernels
         torch.library.triton_op("clearhead::row_linear", _row_linear, mutates_args={})

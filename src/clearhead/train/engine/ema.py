@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, InputError
-from clearhead.train.muon import sharded_like
-from clearhead.train.optim import check_names, parameter_names
+from clearhead.train.engine.muon import sharded_like
+from clearhead.train.engine.optim import check_names, parameter_names
 
 
 class EMA:

@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from clearhead.errors import CheckpointError
-from clearhead.train.disk import crc_of, flush
-from clearhead.train.world import World
+from clearhead.train.engine.disk import crc_of, flush
+from clearhead.train.engine.world import World
 
 FORMAT = 3
 SPREAD = ".metadata"  # among the files of a checkpoint that many processes wrote, each its part
@@ -72,7 +72,7 @@ class Checkpoints:
                 self._sweep()
                 work.mkdir()
             if self.world.spread is not None:
-                from clearhead.train.distributed import write_spread
+                from clearhead.train.engine.distributed import write_spread
 
                 self.world.wait()
                 write_spread(work, tensors)
@@ -120,7 +120,7 @@ class Checkpoints:
                 if _checksum(folder / name) != checksum:
                     raise CheckpointError(f"{folder / name} is not what was written: it is damaged.")
             if SPREAD in state["files"]:
-                from clearhead.train.distributed import read_spread
+                from clearhead.train.engine.distributed import read_spread
 
                 tensors = read_spread(folder, self.world.spread or {})
             else:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import StreamingResponse
 
 from clearhead.errors import ClearheadError
-from clearhead.studio.limits import Limits
+from clearhead.server.limits import Limits
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from clearhead.models import Model
-    from clearhead.studio.guard import Receive, Scope, Send
+    from clearhead.server.guard import Receive, Scope, Send
 
 log = logging.getLogger("clearhead.studio")
 Event = dict[str, Any]
@@ -66,7 +66,7 @@ class Job:
     @contextmanager
     def watching(self, *models: Model) -> Iterator[None]:
         """Inside, a cancelled job stops at the next layer of these models, and long ones say that they go on."""
-        from clearhead.nn.glass import tap_points, trace
+        from clearhead.nn.tracing import tap_points, trace
 
         def passed(tensor: Tensor) -> Tensor:
             self.check()
@@ -90,7 +90,7 @@ class Job:
 
 
 def check_here() -> None:
-    """Raises if this thread works for a job that was cancelled; models call it before each pass (studio/shelf.py)."""
+    """Raises if this thread works for a job that was cancelled; models call it before each pass (model_store.py)."""
     job: Job | None = getattr(_here, "job", None)
     if job is not None:
         job.check()

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.generate.automaton import (
+from clearhead.generate.grammar.automaton import (
     EMPTY,
     NOTHING,
     Either,
@@ -33,7 +33,7 @@ from clearhead.generate.automaton import (
     literal,
     maybe,
 )
-from clearhead.generate.regex import parse_regex, parse_search
+from clearhead.generate.grammar.regex import parse_regex, parse_search
 
 _KINDS = {
     "object": {"properties", "required", "additionalProperties"},

@@ -23,14 +23,14 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate.automaton import DEAD, Automaton, Either, Part, literal
-from clearhead.generate.json_schema import parse_schema
-from clearhead.generate.regex import parse_regex
-from clearhead.generate.vocabulary import FIRST, OPEN, PLAIN, SPACE, Vocabulary, vocabulary_of
+from clearhead.generate.grammar.automaton import DEAD, Automaton, Either, Part, literal
+from clearhead.generate.grammar.json_schema import parse_schema
+from clearhead.generate.grammar.regex import parse_regex
+from clearhead.generate.grammar.vocabulary import FIRST, OPEN, PLAIN, SPACE, Vocabulary, vocabulary_of
 from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
-    from clearhead.generate.filters import Filter
+    from clearhead.generate.processors import Filter
 
 log = logging.getLogger("clearhead")
 _MOST_STEPS = 128  # states whose tokens are remembered
@@ -61,12 +61,12 @@ class Grammar:
 
     @classmethod
     def regex(cls, pattern: str) -> Grammar:
-        """Texts that the whole of a regular expression matches. `clearhead.generate.regex` says what is read."""
+        """Texts that the whole of a regular expression matches. regex.py says what is read."""
         return cls(parse_regex(pattern), f"the regular expression {pattern!r}")
 
     @classmethod
     def json(cls, schema: Mapping[str, Any] | bool = True, max_depth: int = 16) -> Grammar:
-        """JSON that is valid for a schema. `clearhead.generate.json_schema` says what is read, and how it is written.
+        """JSON that is valid for a schema. json_schema.py says what is read, and how it is written.
 
         max_depth: how often recursion, or a value that may be anything, may nest.
         """

@@ -12,10 +12,10 @@ from clearhead.models.heads import Given
 from clearhead.models.model import StackModel, apart, choices_in
 from clearhead.models.output import Output
 from clearhead.nn import Stack, Trace
-from clearhead.nn.recurrent import Memory, Mems, RecurrentStack
+from clearhead.nn.segment_recurrence import Memory, Mems, SegmentRecurrentStack
 
 
-class RecurrentModel(StackModel):
+class SegmentRecurrentModel(StackModel):
     """`mems` in, `mems` out: one tensor (remembered, batch, width) per layer, as published code hands them around.
 
     Its `forward` lists its own arguments, though some are every model's: they come in the published order, with `mems`
@@ -23,7 +23,7 @@ class RecurrentModel(StackModel):
     has two spellings and leaves the memory out, positions are only checked, and there may be two streams to show.
     """
 
-    stack: RecurrentStack
+    stack: SegmentRecurrentStack
 
     def new_cache(self, stack: Stack, capacity: int) -> Memory:
         return Memory()

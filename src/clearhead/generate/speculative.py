@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate.filters import Filter
 from clearhead.generate.loop import Choice
+from clearhead.generate.processors import Filter
 from clearhead.generate.session import Session, shared_beginning
 from clearhead.models.model import EncoderDecoderModel, Model
 from clearhead.nn.cache import BLOCK
-from clearhead.nn.recurrent import Memory
+from clearhead.nn.segment_recurrence import Memory
 
 
 class Guesser(Protocol):

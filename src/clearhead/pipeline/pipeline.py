@@ -18,8 +18,8 @@ from clearhead.generate import Grammar, Options, PromptCache
 from clearhead.models import Model
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
+from clearhead.pipeline.writing import Writing, Written
 from clearhead.text import Tokenizer, load_tokenizer
-from clearhead.writing import Writing, Written
 
 log = logging.getLogger("clearhead")
 
@@ -41,7 +41,7 @@ def load(
     device           where to put it; by default the CPU
     revision         a branch, tag or commit of a hub repository
     ignore_options   configuration keys that Clearhead does not know and you know to be harmless
-    quantize         "int8" or "int4": round the weights, to generate faster on a CPU in less memory (nn/quantized.py);
+    quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
                      "auto": measure this machine and choose (hub/precision.py)
     """
     place, kind = hub.as_device(device), hub.as_dtype(dtype)

@@ -18,16 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
-from clearhead.nn import native
 from clearhead.nn.activations import Activation
 from clearhead.nn.attention import Attention
 from clearhead.nn.cache import LayerCache
+from clearhead.nn.fast import native
+from clearhead.nn.fast.native.layer import Layer, describe
+from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.feedforward import FeedForward
-from clearhead.nn.glass import is_open
 from clearhead.nn.linear import FEW, is_plain
 from clearhead.nn.masks import BoundMask
-from clearhead.nn.native.layer import Layer, describe
-from clearhead.nn.quantized import QuantizedMatrix
+from clearhead.nn.tracing import is_open
 
 # What the arithmetic takes from a module's own dictionary.
 READ_BLOCK = itemgetter("placement", "training")

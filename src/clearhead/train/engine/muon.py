@@ -22,7 +22,7 @@ from clearhead.errors import InputError
 from clearhead.nn.attention import Attention
 from clearhead.nn.block import Block
 from clearhead.nn.disentangled import DisentangledAttention
-from clearhead.nn.recurrent import RelativeAttention
+from clearhead.nn.segment_recurrence import RelativeAttention
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # a x + b x³ + c x⁵: steepest at zero, so that small singular values grow fast
 STEPS = 5

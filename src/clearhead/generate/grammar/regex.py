@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clearhead.errors import InputError
-from clearhead.generate.automaton import EMPTY, Either, Part, Ranges, Repeat, Row, all_but, characters, merged
+from clearhead.generate.grammar.automaton import EMPTY, Either, Part, Ranges, Repeat, Row, all_but, characters, merged
 
 Spell = Callable[[Ranges], Part]  # how one character out of these is written
 

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.nn import native
 from clearhead.nn.activations import Activation, gelu_new
 from clearhead.nn.attention import Attention
+from clearhead.nn.fast import native
+from clearhead.nn.fast.quantized import KINDS, QuantizedLinear, QuantizedMatrix
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.linear import PLAIN, Linear
-from clearhead.nn.quantized import KINDS, QuantizedLinear, QuantizedMatrix
 
 # as kernels.c numbers them
 ACTIVATIONS: dict[Callable[[Tensor], Tensor], int] = {gelu_new: 0, F.gelu: 1, F.relu: 2, F.silu: 3}

@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.nn import row_linear
 from clearhead.nn.activations import Activation, gelu_new
 from clearhead.nn.attention import Attention
 from clearhead.nn.block import Block
 from clearhead.nn.cache import StaticCache
+from clearhead.nn.fast import row_linear
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.linear import PLAIN, Linear
 from clearhead.nn.stack import Stack
@@ -98,7 +98,7 @@ def step(
     scores: Tensor,  # (1, vocab): where the answer goes
 ) -> None:
     """Scores for the next token."""
-    from clearhead.nn import row_kernels
+    from clearhead.nn.fast import row_kernels
 
     product = row_linear.product
     dependent = x.is_cuda and torch.cuda.get_device_capability(x.device) >= (9, 0)
