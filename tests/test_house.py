@@ -14,6 +14,7 @@ SOURCE = ROOT / "src" / "clearhead"
 # A room may import rooms of a lower floor, and itself.
 FLOORS = [
     {"errors"},
+    {"units"},
     {"nn", "text"},
     {"models"},
     {"hub"},

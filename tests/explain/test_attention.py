@@ -9,8 +9,9 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import attention, induction_scores
-from clearhead.explain.reading import call, read, whole_words
+from clearhead.explain.reading import call, read
 from clearhead.nn.tracing import trace
+from clearhead.text.units import word_groups
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
 
 REPEATED = "the cat sat on a mat . the cat sat"
@@ -87,7 +88,7 @@ def test_whole_words(name):
         words = attention(pipe, **given, side=side, words=True)
         assert len(words.tokens) < len(pieces.tokens)
         np.testing.assert_allclose(words.weights.sum(-1), 1, atol=1e-5)
-        from_, to = whole_words(pieces.tokens), whole_words(pieces.keys)
+        from_, to = word_groups(pieces.tokens), word_groups(pieces.keys)
         for n, h in ((0, 0), (1, 2)):
             by_hand = [
                 [np.mean([pieces.weights[n, h, q, word].sum() for q in asking]) for word in to] for asking in from_

@@ -15,7 +15,7 @@ import pytest
 import clearhead.explain
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Token
+from clearhead.units import TokenUnit
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -23,7 +23,7 @@ class Numbers(Finding):
     kind: ClassVar[str] = "numbers"
 
     name: str
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     values: np.ndarray
     one: float = 0.5
     whole: np.ndarray | None = None
@@ -37,12 +37,12 @@ class Numbers(Finding):
 
 def test_everything_becomes_what_json_can_hold():
     values = np.array([[1.5, math.nan], [math.inf, -2.0]], dtype=np.float32)
-    found = Numbers("é", [Token("a", 1, None)], values, np.float64(0.25), np.arange(3), ((1, "x"),))
+    found = Numbers("é", [TokenUnit("a", 1, None)], values, np.float64(0.25), np.arange(3), ((1, "x"),))
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data == {
         "kind": "numbers",
         "name": "é",
-        "tokens": [{"text": "a", "id": 1, "word": None, "segment": 0}],
+        "tokens": [{"kind": "token", "text": "a", "id": 1, "word": None, "segment": 0, "start": 0, "end": 0}],
         "values": [[1.5, None], [None, -2.0]],
         "one": 0.25,
         "whole": [0, 1, 2],

@@ -130,7 +130,7 @@ def test_two_families_beside_each_other():
     rows = ([], [])
     for text in LONG:
         both = [states_of(pipe, text) for pipe in (bert, gpt)]
-        spans = [_spans(pipe, read(pipe, text), text) for pipe in (bert, gpt)]
+        spans = [_spans(read(pipe, text), text) for pipe in (bert, gpt)]
         for ours, theirs in _stretches(text, *spans):
             rows[0].append(both[0][0][3][ours].mean(0))
             rows[1].append(both[1][0][3][theirs].mean(0))

@@ -15,11 +15,12 @@ from clearhead.explain.patching import Patching, patching
 from clearhead.explain.positions import Positions, positions
 from clearhead.explain.prediction import Prediction, prediction
 from clearhead.explain.query_key import QueryKey, query_key
-from clearhead.explain.reading import Reading, Token, read
+from clearhead.explain.reading import Reading, read
 from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
 from clearhead.explain.walk import Walk, walk
+from clearhead.units import TokenUnit
 
 __all__ = [
     "Ablation",
@@ -43,7 +44,7 @@ __all__ = [
     "Saliency",
     "Sampling",
     "Similarity",
-    "Token",
+    "TokenUnit",
     "TopTokens",
     "Walk",
     "ablation",

@@ -16,10 +16,11 @@ from clearhead.errors import InputError
 from clearhead.explain.attention import Kind, Look, Places, look
 from clearhead.explain.finding import Finding
 from clearhead.explain.next_token import Candidate
-from clearhead.explain.reading import Token, at_rest
+from clearhead.explain.reading import at_rest
 from clearhead.explain.scores import rows_at_once, scores_of
 from clearhead.models.model import EncoderDecoderModel
 from clearhead.nn.tracing import trace
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -42,7 +43,7 @@ class Ablation(Finding):
 
     model: str
     side: Kind
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     layers: list[int]
     heads: list[int]
     effect: np.ndarray

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from clearhead.errors import InputError
-from clearhead.explain.reading import Reading, read, tokens_of
+from clearhead.explain.reading import Reading, read
 from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.text.units import units_of_ids
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -66,7 +67,7 @@ def answer(
         new, whole = written.token_ids, written.text
     ids = _fits(pipe, [*ids, *new])
     inputs = {"input_ids": torch.tensor([ids], device=pipe.model.device)}
-    return Answer(Reading(inputs, tokens_of(pipe.tokenizer, ids, whole), []), begin)
+    return Answer(Reading(inputs, units_of_ids(pipe.tokenizer, ids, whole), []), begin)
 
 
 def _after_source(
@@ -83,7 +84,7 @@ def _after_source(
         start = reading.inputs["decoder_input_ids"][0, :1].tolist()
         ids = _fits(pipe, [*start, *written.token_ids])
         inputs = {**reading.inputs, "decoder_input_ids": torch.tensor([ids], device=pipe.model.device)}
-        reading = Reading(inputs, reading.tokens, tokens_of(pipe.tokenizer.target, ids, written.new_text))
+        reading = Reading(inputs, reading.tokens, units_of_ids(pipe.tokenizer.target, ids, written.new_text))
     return Answer(reading, 1)
 
 

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, Token, as_words, at_rest, call, places, read, special_ids, whole_words
+from clearhead.explain.reading import Reading, at_rest, call, places, read
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.text.units import special_ids, word_groups, word_units
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -63,8 +65,8 @@ class Attention(Finding):
 
     model: str
     side: Kind
-    tokens: list[Token]
-    keys: list[Token]
+    tokens: list[TokenUnit]
+    keys: list[TokenUnit]
     layers: list[int]
     heads: list[int]
     weights: np.ndarray
@@ -149,10 +151,10 @@ def attention(
     _check_computed(looked, kept)
     reader, writer = pipe.source_tokenizer, pipe.tokenizer.target
     if words:
-        queries = as_words(reader if looked.side in ("self", "encoder") else writer, queries)
-        keys = as_words(writer if looked.side == "decoder" else reader, keys)
+        queries = word_units(reader if looked.side in ("self", "encoder") else writer, queries)
+        keys = word_units(writer if looked.side == "decoder" else reader, keys)
     if remembers:
-        keys = [Token("memory", -1, None), *keys]
+        keys = [TokenUnit("memory", -1, None), *keys]
     weights = torch.stack([kept[n] for n in layers]).numpy()
     return Attention(
         pipe.name, looked.side, queries, keys, layers, heads, weights, [s for n in layers for s in summaries[n]], words
@@ -209,8 +211,8 @@ class Look:
     reading: Reading
     side: Kind
     stack: Stack
-    queries: list[Token]
-    keys: list[Token]
+    queries: list[TokenUnit]
+    keys: list[TokenUnit]
 
     def tap(self, layer: int, tensor: str) -> str:
         """The name under which a trace knows a tensor of this attention."""
@@ -309,9 +311,9 @@ def _share(weights: Tensor, counts: Tensor) -> Tensor:
     return spent.mean(-1) if spent.shape[-1] else spent.new_full((len(weights),), math.nan)
 
 
-def _joining(tokens: list[Token], *, mean: bool, device: torch.device) -> Tensor:
+def _joining(tokens: list[TokenUnit], *, mean: bool, device: torch.device) -> Tensor:
     """A matrix that joins tokens into words: (words, tokens) to average queries, (tokens, words) to add up keys."""
-    groups = whole_words(tokens)
+    groups = word_groups(tokens)
     matrix = torch.zeros(len(groups), len(tokens), device=device)
     for word, group in enumerate(groups):
         matrix[word, group] = 1 / len(group) if mean else 1.0

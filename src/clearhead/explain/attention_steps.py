@@ -16,8 +16,9 @@ from clearhead.errors import InputError
 from clearhead.explain.attention import Kind, look
 from clearhead.explain.finding import Finding
 from clearhead.explain.query_key import adds
-from clearhead.explain.reading import Token, at_rest, call
+from clearhead.explain.reading import at_rest, call
 from clearhead.nn.tracing import trace
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -43,8 +44,8 @@ class AttentionSteps(Finding):
     model: str
     side: Kind
     layer: int
-    tokens: list[Token]
-    keys: list[Token]
+    tokens: list[TokenUnit]
+    keys: list[TokenUnit]
     input: np.ndarray | None
     query: np.ndarray
     key: np.ndarray

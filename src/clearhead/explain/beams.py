@@ -15,7 +15,8 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, readable
+from clearhead.explain.reading import at_rest
+from clearhead.text.units import display_texts
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -119,7 +120,7 @@ def beams(
              "early_stopping": early_stopping, "src_lang": src_lang, "tgt_lang": tgt_lang}  # fmt: skip
     writing = pipe.watch(text, **search, **asked)
     run, target = writing.run, pipe.tokenizer.target
-    tree = _Tree(lambda ids: readable(target, ids))
+    tree = _Tree(lambda ids: display_texts(target, ids))
     with at_rest(pipe.model):
         if num_beams > 1:
             run.search(tree.considered)

@@ -16,7 +16,7 @@ import numpy as np
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.explain.neurons import Side, listen, need_sklearn
-from clearhead.explain.reading import Token
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.explain.attention import Places
@@ -40,7 +40,7 @@ class Factors(Finding):
 
     model: str
     side: Side | None
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     layers: list[int]
     factors: np.ndarray
     weights: np.ndarray

@@ -15,11 +15,13 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, Token, at_rest, call, places, read, readable, token_id
+from clearhead.explain.reading import Reading, at_rest, call, places, read
 from clearhead.models.heads import Given
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.text.units import display_texts, token_id
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.explain.attention import Places
@@ -52,8 +54,8 @@ class HiddenStates(Finding):
     kind: ClassVar[str] = "hidden-states"
 
     model: str
-    tokens: list[Token]
-    source: list[Token]
+    tokens: list[TokenUnit]
+    source: list[TokenUnit]
     positions: list[int]
     predicts: Literal["next", "here"]
     layers: list[int]
@@ -77,8 +79,8 @@ class Comparison(Finding):
     kind: ClassVar[str] = "comparison"
 
     model: str
-    tokens: list[Token]
-    source: list[Token]
+    tokens: list[TokenUnit]
+    source: list[TokenUnit]
     position: int
     predicts: Literal["next", "here"]
     layers: list[int]
@@ -200,7 +202,7 @@ def _stack(model: Model) -> Stack:
     return model.stack
 
 
-def _positions(pipe: Pipeline, tokens: list[Token], asked: Places, causal: bool, one: bool) -> list[int]:
+def _positions(pipe: Pipeline, tokens: list[TokenUnit], asked: Places, causal: bool, one: bool) -> list[int]:
     if asked is not None:
         at = places("position", asked, len(tokens), f"there are {len(tokens)} tokens")
         if one and len(at) > 1:
@@ -233,7 +235,7 @@ def _states(pipe: Pipeline, reading: Reading, at: list[int]) -> Tensor:
 
 
 def _wanted(
-    pipe: Pipeline, chosen: str | int | Sequence[str | int] | None, tokens: list[Token], at: list[int], causal: bool
+    pipe: Pipeline, chosen: str | int | Sequence[str | int] | None, tokens: list[TokenUnit], at: list[int], causal: bool
 ) -> list[int | None]:
     """The token to follow at each position; None: the model's own first choice."""
     vocabulary = _vocabulary(pipe)
@@ -281,8 +283,8 @@ def _likeliest(pipe: Pipeline, scores: Tensor, top_k: int) -> list[list[tuple[st
     """For each row the likeliest tokens, with their probabilities."""
     best = scores.float().softmax(-1).topk(min(top_k, scores.shape[-1]))
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [list(zip(readable(pipe.tokenizer.target, ids), chances, strict=True)) for ids, chances in rows]
+    return [list(zip(display_texts(pipe.tokenizer.target, ids), chances, strict=True)) for ids, chances in rows]
 
 
 def _named(pipe: Pipeline, ids: list[int]) -> list[Chosen]:
-    return [Chosen(text, id_) for text, id_ in zip(readable(pipe.tokenizer.target, ids), ids, strict=True)]
+    return [Chosen(text, id_) for text, id_ in zip(display_texts(pipe.tokenizer.target, ids), ids, strict=True)]

@@ -19,10 +19,12 @@ from torch import Tensor
 from clearhead.errors import ClearheadError, InputError
 from clearhead.explain.answering import answer, writes
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, Token, at_rest, place, places, read, tokens_of
+from clearhead.explain.reading import Reading, at_rest, place, places, read
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.text.units import units_of_ids
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.explain.attention import Places
@@ -46,7 +48,7 @@ class Neurons(Finding):
 
     model: str
     side: Side | None
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     layers: list[int]
     neurons: list[tuple[int, int]]
     of: int
@@ -75,12 +77,12 @@ class Context:
     text: int
     position: int
     activation: float
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     at: int
     activations: list[float]
 
     @property
-    def token(self) -> Token:
+    def token(self) -> TokenUnit:
         return self.tokens[self.at]
 
 
@@ -216,7 +218,7 @@ class Heard:
     """
 
     side: Side | None
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     layers: list[int]
     widths: list[int]
     activations: np.ndarray
@@ -308,7 +310,7 @@ def _one(pipe: Pipeline, text: Any, side: Side | None) -> tuple[Reading, bool]:
     tokenizer, room = pipe.source_tokenizer if side else pipe.tokenizer, _stack(pipe, side).embed.room
     ids = tokenizer.encode(text)
     kept = ids[:room] if room is not None else ids
-    return Reading({"input_ids": torch.tensor([kept])}, tokens_of(tokenizer, kept, text), []), len(ids) > len(kept)
+    return Reading({"input_ids": torch.tensor([kept])}, units_of_ids(tokenizer, kept, text), []), len(ids) > len(kept)
 
 
 def _fired(

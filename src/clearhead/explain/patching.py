@@ -19,10 +19,11 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.attention import Kind, Look, Places, look
 from clearhead.explain.finding import Finding
 from clearhead.explain.next_token import Candidate
-from clearhead.explain.reading import Token, at_rest, places
+from clearhead.explain.reading import at_rest, places
 from clearhead.explain.scores import Scores, rows_at_once, scores_of
 from clearhead.models.model import EncoderDecoderModel
 from clearhead.nn.tracing import tap_points, trace
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -53,8 +54,8 @@ class Patching(Finding):
     side: Kind
     tap: str
     by: By
-    clean: list[Token]
-    corrupted: list[Token]
+    clean: list[TokenUnit]
+    corrupted: list[TokenUnit]
     layers: list[int]
     positions: list[list[int]]
     heads: list[int]

@@ -12,7 +12,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, Token, at_rest, call, read, readable, tokens_of
+from clearhead.explain.reading import Reading, at_rest, call, read
 from clearhead.models.heads import (
     ChoiceHead,
     LanguageHead,
@@ -23,6 +23,8 @@ from clearhead.models.heads import (
     SpanHead,
     TokenHead,
 )
+from clearhead.text.units import display_texts, units_of_ids
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -63,7 +65,7 @@ class Prediction(Finding):
 
     model: str
     task: str
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     answers: list[Answer]
 
     def table(self) -> Iterator[Iterable[Any]]:
@@ -168,7 +170,7 @@ def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed:
         scores = logits[position].float()
         best = scores.topk(min(top_k, len(scores)))
         chances = scores.softmax(-1)[best.indices].tolist()
-        words = readable(pipe.tokenizer, best.indices.tolist())
+        words = display_texts(pipe.tokenizer, best.indices.tolist())
         rows = zip(words, chances, best.values.tolist(), strict=True)
         found.append(Answer("word", position, [Choice(*row) for row in rows]))
     return found
@@ -201,5 +203,5 @@ def _choose(pipe: Pipeline, text: str, choices: list[str] | None) -> Prediction:
     inputs = {name: value[None].to(pipe.model.device) for name, value in both.items()}
     with at_rest(pipe.model):
         out = pipe.model(**inputs)
-    tokens = tokens_of(pipe.tokenizer, pipe.tokenizer.encode(text), text)
+    tokens = units_of_ids(pipe.tokenizer, pipe.tokenizer.encode(text), text)
     return Prediction(pipe.name, pipe.model.task, tokens, [_one("label", given, out.logits[0])])

@@ -11,10 +11,11 @@ import numpy as np
 from clearhead.errors import InputError
 from clearhead.explain.attention import Kind, look
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Token, at_rest, call, place
+from clearhead.explain.reading import at_rest, call, place
 from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -42,8 +43,8 @@ class QueryKey(Finding):
     layer: int
     head: int
     position: int
-    tokens: list[Token]
-    keys: list[Token]
+    tokens: list[TokenUnit]
+    keys: list[TokenUnit]
     query: np.ndarray
     key: np.ndarray
     products: np.ndarray

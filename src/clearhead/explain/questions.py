@@ -30,7 +30,7 @@ from clearhead.explain.patching import patching
 from clearhead.explain.positions import positions
 from clearhead.explain.prediction import prediction
 from clearhead.explain.query_key import query_key
-from clearhead.explain.reading import at_rest, call, read, token_id
+from clearhead.explain.reading import at_rest, call, read
 from clearhead.explain.saliency import METHODS, saliency
 from clearhead.explain.sampling import sampling
 from clearhead.explain.scores import scores_of
@@ -38,6 +38,7 @@ from clearhead.explain.similarity import similarity
 from clearhead.explain.walk import walk
 from clearhead.models.heads import ChoiceHead, TokenHead
 from clearhead.models.model import EncoderDecoderModel
+from clearhead.text.units import token_id
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline

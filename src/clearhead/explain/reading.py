@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,30 +15,11 @@ from clearhead.models.heads import ChoiceHead
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
 from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
+from clearhead.text.units import units_of, units_of_ids
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
-    from clearhead.text import Tokenizer
-
-
-@dataclass(frozen=True)
-class Token:
-    """One token of a text, or one whole word of it.
-
-    text      as a person reads it, with its space
-    id        in the vocabulary; -1 for a word of several pieces
-    word      which word it is a piece of, counted from 0; None for special tokens
-    segment   0 for the first text, 1 for the second of a pair
-    """
-
-    text: str
-    id: int
-    word: int | None
-    segment: int = 0
-
-    @property
-    def special(self) -> bool:
-        return self.word is None
 
 
 @dataclass(frozen=True)
@@ -51,11 +31,11 @@ class Reading:
     """
 
     inputs: dict[str, Tensor]
-    tokens: list[Token]
-    target: list[Token]
+    tokens: list[TokenUnit]
+    target: list[TokenUnit]
 
     @property
-    def written(self) -> list[Token]:
+    def written(self) -> list[TokenUnit]:
         """The tokens at which the head gives its answers: the decoder's, where there is one."""
         return self.target or self.tokens
 
@@ -87,7 +67,7 @@ def read(pipe: Pipeline, text: str, pair: str | None = None, target: str | None 
     if model.stack.causal and pair is None and model.language_head is not None:
         ids = pipe.encode_prompts(text)[1]  # without an end token: the model is to go on
         _check_length(pipe, "text", model.stack, ids.shape[1])
-        return Reading({"input_ids": ids}, tokens_of(pipe.tokenizer, ids[0].tolist(), text), [])
+        return Reading({"input_ids": ids}, units_of_ids(pipe.tokenizer, ids[0].tolist(), text), [])
     encoding = pipe.tokenizer(text, pair)
     ids = torch.tensor([encoding["input_ids"]], device=model.device)
     if ids.shape[1] == 0:
@@ -96,12 +76,7 @@ def read(pipe: Pipeline, text: str, pair: str | None = None, target: str | None 
     inputs = {"input_ids": ids}
     if "token_type_ids" in encoding and _knows_segments(model.stack):
         inputs["token_type_ids"] = torch.tensor([encoding["token_type_ids"]], device=model.device)
-    segments, last = [], 0
-    for segment in encoding.sequence_ids():
-        last = last if segment is None else segment  # [SEP] belongs to the text before it
-        segments.append(last)
-    texts = [text if segment == 0 else pair or "" for segment in segments]
-    return Reading(inputs, _labelled(pipe.tokenizer, encoding["input_ids"], encoding.offsets(), texts, segments), [])
+    return Reading(inputs, units_of(pipe.tokenizer, encoding, text, pair), [])
 
 
 def _name(pipe: Pipeline) -> str:
@@ -128,7 +103,7 @@ def _read_and_write(pipe: Pipeline, model: EncoderDecoderModel, text: str, targe
     reader, options = pipe.in_languages({})
     source = pipe.encode_prompts(text, reader)[1]
     _check_length(pipe, "text", model.encoder, source.shape[1])
-    read_tokens = tokens_of(reader or pipe.source_tokenizer, source[0].tolist(), text)
+    read_tokens = units_of_ids(reader or pipe.source_tokenizer, source[0].tolist(), text)
     inputs = {"input_ids": source}
     writer = pipe.tokenizer.target
     start = options.get("decoder_start_token_id", getattr(model.config, "decoder_start_token_id", None))
@@ -139,7 +114,7 @@ def _read_and_write(pipe: Pipeline, model: EncoderDecoderModel, text: str, targe
         given = model.shift_right(source)  # the decoder reads the source, one step late
         inputs["decoder_input_ids"] = given
         _check_length(pipe, "text", model.decoder, given.shape[1])
-        return Reading(inputs, read_tokens, tokens_of(writer, given[0].tolist(), text))
+        return Reading(inputs, read_tokens, units_of_ids(writer, given[0].tolist(), text))
     if start is None:
         raise InputError(
             "The configuration does not say which token starts the output. "
@@ -157,138 +132,7 @@ def _read_and_write(pipe: Pipeline, model: EncoderDecoderModel, text: str, targe
         ids += writer.encode(target, add_special_tokens=False) if target else []
     _check_length(pipe, "target", model.decoder, len(ids))
     inputs["decoder_input_ids"] = torch.tensor([ids], device=model.device)
-    return Reading(inputs, read_tokens, tokens_of(writer, ids, target))
-
-
-# ---- tokens and the words they are pieces of
-
-
-def tokens_of(tokenizer: Tokenizer, ids: list[int], text: str) -> list[Token]:
-    """Ids with the words they are pieces of: from the text where it gives these ids, else one word each."""
-    return _labelled(tokenizer, ids, spans_of(tokenizer, ids, text), [text] * len(ids), [0] * len(ids))
-
-
-def spans_of(tokenizer: Tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
-    """Where each token's characters stand in the text; (0, 0) for special tokens, or where the text gives other ids."""
-    encoding = tokenizer(text, add_special_tokens=False) if text else None
-    own = encoding["input_ids"] if encoding is not None else []
-    begin = next((n for n in range(len(ids) - len(own) + 1) if ids[n : n + len(own)] == own), None)
-    spans: list[tuple[int, int]] = [(0, 0)] * len(ids)
-    if encoding is not None and begin is not None:
-        spans[begin : begin + len(own)] = encoding.offsets()
-    return spans
-
-
-def _labelled(
-    tokenizer: Tokenizer, ids: list[int], spans: list[tuple[int, int]], texts: list[str], segments: list[int]
-) -> list[Token]:
-    """spans: where each token's characters stand in its text; (0, 0) where that is not known."""
-    special = special_ids(tokenizer)
-    tokens: list[Token] = []
-    words = 0
-    for n, (shown, id_) in enumerate(zip(readable(tokenizer, ids), ids, strict=True)):
-        if id_ in special:
-            tokens.append(Token(shown, id_, None, segments[n]))
-            continue
-        before = tokens[-1] if tokens else None
-        joins = before is not None and not before.special and before.segment == segments[n]
-        if not joins or not _same_word(texts[n], spans[n - 1], spans[n]):
-            words += 1
-        tokens.append(Token(shown, id_, words - 1, segments[n]))
-    return tokens
-
-
-def special_ids(tokenizer: Tokenizer) -> set[int]:
-    """What marks a place rather than saying something. An unknown or a hidden word is still a word."""
-    marks = {getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "sep", "cls", "pad")} - {None}
-    words = {tokenizer.unk_token_id, tokenizer.mask_token_id}
-    return (set(tokenizer.all_special_ids) - words) | marks
-
-
-def readable(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
-    """Tokens as a person reads them, spaces as spaces: SentencePiece writes one as ▁, others mark a word's end."""
-    special = set(tokenizer.all_special_ids)
-    shown = []
-    for id_, token in zip(ids, tokenizer.readable(ids), strict=True):
-        if id_ not in special and token:
-            token = " " + token[1:] if token[0] == "▁" else token
-            token = token.removesuffix("</w>") + " " if token.endswith("</w>") else token
-        shown.append(token)
-    return shown
-
-
-def _same_word(text: str, before: tuple[int, int], here: tuple[int, int]) -> bool:
-    """Whether two neighbouring tokens, by where their characters stand, are pieces of one word.
-
-    The rule is the same for every tokenizer. Letters and digits that touch are one word, with an apostrophe between
-    letters; other signs stand alone. Scripts that write no spaces have no rule but their tokens: only parts of one
-    character belong together.
-    """
-    (begin, end), (first, last) = before, here
-    if begin >= end or first >= last:
-        return False
-    if first < end:  # parts of one character
-        return True
-    if first > end or text[first].isspace():
-        return False
-    if text[begin:end].isspace():  # a space goes with the word after it, the end of a line does not
-        return "\n" not in text[begin:end]
-    return _inside_word(text, first - 1) and _inside_word(text, first)
-
-
-def _inside_word(text: str, at: int) -> bool:
-    char = text[at]
-    if char in "'’":
-        return 0 < at < len(text) - 1 and text[at - 1].isalpha() and text[at + 1].isalpha()
-    return (char.isalnum() or unicodedata.category(char)[0] == "M") and not _without_spaces(char)
-
-
-def _without_spaces(char: str) -> bool:
-    """Chinese and Japanese signs, Thai, Lao, Khmer and Burmese: scripts that do not set words apart."""
-    name = unicodedata.name(char, "")
-    return name.startswith(("CJK ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR "))
-
-
-def whole_words(tokens: list[Token]) -> list[list[int]]:
-    """The positions of each word, in order; a special token is a word of its own."""
-    groups: list[list[int]] = []
-    before: int | None = None
-    for n, token in enumerate(tokens):
-        if token.word is not None and token.word == before:
-            groups[-1].append(n)
-        else:
-            groups.append([n])
-        before = token.word
-    return groups
-
-
-def as_words(tokenizer: Tokenizer, tokens: list[Token]) -> list[Token]:
-    """The words that tokens make up, each as one token."""
-    words = []
-    for group in whole_words(tokens):
-        first = tokens[group[0]]
-        if len(group) > 1:
-            whole = "".join(tokenizer.decode([tokens[n].id for n in group]).split())
-            first = replace(first, text=" " * first.text.startswith(" ") + whole, id=-1)
-        words.append(first)
-    return words
-
-
-def token_id(tokenizer: Tokenizer, word: str | int, vocabulary: int) -> int:
-    """The id of a token that somebody chose, by its id or by its text."""
-    if isinstance(word, int) and not isinstance(word, bool):
-        if not 0 <= word < vocabulary:
-            raise InputError(f"There is no token {word}: ids go from 0 to {vocabulary - 1}.")
-        return word
-    if not isinstance(word, str) or not word:
-        raise InputError(f"A token is chosen by its text or its id, not by {word!r}.")
-    ids = tokenizer.encode(word, add_special_tokens=False)
-    if len(ids) > 1 and (whole := tokenizer.backend.token_to_id(word)) is not None:
-        return int(whole)
-    if len(ids) != 1:
-        pieces = ", ".join(repr(piece) for piece in readable(tokenizer, ids))
-        raise InputError(f"{word!r} is {len(ids)} tokens ({pieces}); choose one token, by its text or its id.")
-    return int(ids[0])
+    return Reading(inputs, read_tokens, units_of_ids(writer, ids, target))
 
 
 # ---- where to look

@@ -25,11 +25,13 @@ from torch import Tensor
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.answering import answer, writes
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Token, at_rest, places, readable, token_id
+from clearhead.explain.reading import at_rest, places
 from clearhead.models.heads import TokenHead
 from clearhead.models.model import EncoderDecoderModel, Model, StackModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.text.units import display_texts, token_id
+from clearhead.units import TokenUnit
 
 if TYPE_CHECKING:
     from clearhead.explain.attention import Places
@@ -76,7 +78,7 @@ class Saliency(Finding):
 
     model: str
     method: Method
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     source: int
     outputs: list[Output]
     scores: np.ndarray
@@ -169,7 +171,7 @@ class _Asked:
 
     model: StackModel | EncoderDecoderModel
     inputs: dict[str, Tensor]
-    tokens: list[Token]
+    tokens: list[TokenUnit]
     source: int
     positions: Sequence[int | None]
     rows: list[int] | None
@@ -444,7 +446,7 @@ def _ask(
         rows,
         ids,
         None if against is None else _choices(pipe, "against", against, count, language),
-        (lambda found: readable(words, found))
+        (lambda found: display_texts(words, found))
         if language
         else (lambda found: [model.config.id2label[n] for n in found]),
         _neutral(pipe, model),
@@ -475,7 +477,7 @@ def _written(outputs: Places, begin: int, length: int) -> list[int]:
     return found
 
 
-def _places_to_fill(pipe: Pipeline, tokens: list[Token], outputs: Places, language: bool) -> list[int]:
+def _places_to_fill(pipe: Pipeline, tokens: list[TokenUnit], outputs: Places, language: bool) -> list[int]:
     if outputs is not None:
         return sorted(places("position", outputs, len(tokens), f"the text has {len(tokens)} tokens"))
     if pipe.model.task == "permutation-lm":

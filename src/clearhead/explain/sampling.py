@@ -15,7 +15,8 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, readable
+from clearhead.explain.reading import at_rest
+from clearhead.text.units import display_texts
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -141,7 +142,7 @@ def sampling(
         stages.append(Stage(name, float(asked_for[name]), float(chances[gone].sum()), int((~gone).sum())))
     candidates, rest = _candidates(pipe, allowed, before, scores.softmax(-1)[0], show)
     drawn = step.tokens.tolist()
-    named = readable(pipe.tokenizer.target, drawn)
+    named = display_texts(pipe.tokenizer.target, drawn)
     found = [Draw(seed + n, token, id_) for n, (token, id_) in enumerate(zip(named, drawn, strict=True))]
     source = text if run.session.source is not None else None
     settings = {name: None if asked_for[name] is None else float(asked_for[name]) for name in SHAPES}
@@ -157,7 +158,7 @@ def _candidates(
     possible = int((ordered.values > -float("inf")).sum())
     count = min(show, possible)
     ids = ordered.indices[:count].tolist()
-    words = readable(pipe.tokenizer.target, ids)
+    words = display_texts(pipe.tokenizer.target, ids)
     numbers = (ordered.values[:count].tolist(), before[ids].tolist(), after[ids].tolist())
     rows = zip(words, ids, *numbers, strict=True)
     return [Chance(*row) for row in rows], ordered.values[count:possible].cpu().numpy()

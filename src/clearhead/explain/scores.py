@@ -13,8 +13,9 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.next_token import Candidate
-from clearhead.explain.reading import Reading, place, readable, token_id
+from clearhead.explain.reading import Reading, place
 from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.text.units import display_texts, token_id
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -69,7 +70,7 @@ class Scores:
 
     def names(self, ids: list[int]) -> list[str]:
         if self.kind == "words":
-            return readable(self.pipe.tokenizer.target, ids)
+            return display_texts(self.pipe.tokenizer.target, ids)
         if self.pipe.model.task == "next-sentence":
             return [("the second text follows", "it does not")[id_] for id_ in ids]
         return [self.pipe.model.config.id2label[id_] for id_ in ids]

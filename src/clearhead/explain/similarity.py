@@ -22,7 +22,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, at_rest, call, places, read, spans_of
+from clearhead.explain.reading import Reading, at_rest, call, places, read
 from clearhead.models.model import EncoderDecoderModel, StackModel
 from clearhead.nn.tracing import trace
 
@@ -202,7 +202,7 @@ def _aligned_states(
         if [(t.id, t.text) for t in x.tokens] == [(t.id, t.text) for t in y.tokens]:
             groups = [([n], [n]) for n, token in enumerate(x.tokens) if not token.special]
         else:
-            groups, same = _stretches(text, _spans(a, x, text), _spans(b, y, text)), False
+            groups, same = _stretches(text, _spans(x, text), _spans(y, text)), False
         groups = groups[skip:]
         if not groups:
             continue
@@ -238,16 +238,16 @@ def _averaged(states: Tensor, groups: list[list[int]]) -> Tensor:
     return torch.stack([states[:, group].mean(1) for group in groups], 1)
 
 
-def _spans(pipe: Pipeline, reading: Reading, text: str) -> list[tuple[int, int]]:
+def _spans(reading: Reading, text: str) -> list[tuple[int, int]]:
     """Where each token stands in the text, without the spaces around it; (0, 0) where it stands for none of it."""
-    spans = spans_of(pipe.source_tokenizer, [token.id for token in reading.tokens], text)
     found = []
-    for (begin, end), token in zip(spans, reading.tokens, strict=True):
-        part = text[begin:end]
+    for token in reading.tokens:
+        part = text[token.start : token.end]
         if token.special or not part.strip():
             found.append((0, 0))
         else:
-            found.append((begin + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())))
+            leading, trailing = len(part) - len(part.lstrip()), len(part) - len(part.rstrip())
+            found.append((token.start + leading, token.end - trailing))
     return found
 
 

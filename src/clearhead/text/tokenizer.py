@@ -32,6 +32,8 @@ from clearhead.text.options import (
 )
 from clearhead.text.readable import is_byte_level, readable
 from clearhead.text.special import EXTRAS, NAMES, content_of
+from clearhead.text.units import units_of
+from clearhead.units import TokenUnit
 
 _TEXTS = ("text", "text_pair", "text_target")  # the arguments of a call that are not options
 TARGET_FOLDER = "target_tokenizer"  # a folder beside the tokenizer, where the target has one of its own
@@ -222,6 +224,10 @@ class Tokenizer:
     def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False) -> list[str]:
         """The tokens as written in the vocabulary."""
         return self(text, pair, add_special_tokens=add_special_tokens).tokens()
+
+    def units(self, text: str, pair: str | None = None) -> list[TokenUnit]:
+        """The tokens of a text, or of a pair, as a person reads them: with their words and characters."""
+        return units_of(self, self(text, pair), text, pair)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """How many special tokens encoding puts around a text, or around a pair."""
