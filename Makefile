@@ -8,8 +8,9 @@ SUM    := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 CORE   := $(VENV)/.core-$(SUM)
 STUDIO := $(VENV)/.studio-$(SUM)
 DEV    := $(VENV)/.dev-$(SUM)
+WEB    := node_modules/.installed-$(shell cksum package.json | cut -d' ' -f1)
 
-.PHONY: run test test-slow lint bench help clean
+.PHONY: run test test-slow lint lint-web bench help clean
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -27,16 +28,26 @@ test: $(DEV) lint  ## lint, type-check and run the test suite
 test-slow: $(DEV)  ## the checks that take minutes
 	@$(BIN)/python -m pytest -n 2 -m slow
 
-lint: $(DEV)  ## ruff and mypy
+lint: $(DEV) lint-web  ## ruff, mypy and biome
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# The pages have no build; npm only brings what formats and checks their JavaScript and CSS.
+ifneq ($(shell command -v npm),)
+lint-web: $(WEB)
+	@node_modules/.bin/biome check --error-on-warnings
+else
+lint-web:
+	@echo "npm is not here, so the pages' JavaScript and CSS were not checked. Install Node.js to check them."
+	@test -z "$(CI)"
+endif
 
 bench: $(DEV)  ## trace overhead, load time and memory, start-up time
 	@$(BIN)/python benchmarks/foundation.py
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info
+	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -59,3 +70,8 @@ $(DEV): $(CORE)
 	@echo "Installing what the tests need (once) …"
 	@$(PIP) --no-build-isolation --editable ".[dev]"
 	@rm -f $(VENV)/.dev-* && touch $@
+
+$(WEB):
+	@echo "Installing what checks JavaScript and CSS (once) …"
+	@npm install --loglevel=error --no-audit --no-fund
+	@rm -f node_modules/.installed-* && touch $@

@@ -1,6 +1,7 @@
 // How the page talks to the server: plain JSON, answers that arrive line by line, and every question can be cancelled.
 
-/** Something went wrong, in words a reader understands. `key` names our own words for it (words.js), where we have them. */
+/** Something went wrong, in words a reader understands. `key` names our own words for it (words.js), where we have
+ *  them. */
 export class Trouble extends Error {
   constructor(message, key = null) {
     super(message);
@@ -14,7 +15,14 @@ export const getState = () => getJson("/api/state");
 /** One model, loaded: {card, config, questions: {name: null | why it cannot answer}}. */
 const known = new Map();
 export function getModel(name) {
-  if (!known.has(name)) known.set(name, getJson(`/api/models/${encodeURIComponent(name)}`).catch((error) => { known.delete(name); throw error; }));
+  if (!known.has(name))
+    known.set(
+      name,
+      getJson(`/api/models/${encodeURIComponent(name)}`).catch((error) => {
+        known.delete(name);
+        throw error;
+      }),
+    );
   return known.get(name);
 }
 
@@ -53,7 +61,10 @@ export async function savedPage(asked) {
 /** Questions wait for each other, so that a page full of figures asks one at a time. */
 let last = Promise.resolve();
 export function inTurn(work, signal) {
-  const mine = last.then(() => { signal?.throwIfAborted(); return work(); });
+  const mine = last.then(() => {
+    signal?.throwIfAborted();
+    return work();
+  });
   last = mine.catch(() => {});
   return mine;
 }
@@ -66,7 +77,9 @@ async function* events(path, asked, signal) {
   let rest = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read().catch((error) => { throw isCancelled(error) ? error : new Trouble(String(error), "broke_off"); });
+      const { value, done } = await reader.read().catch((error) => {
+        throw isCancelled(error) ? error : new Trouble(String(error), "broke_off");
+      });
       const lines = (rest + (value ?? "")).split("\n");
       rest = done ? "" : lines.pop();
       for (const line of lines) {
@@ -82,7 +95,12 @@ async function* events(path, asked, signal) {
   }
 }
 
-const sent = (asked, signal) => ({ method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked), signal });
+const sent = (asked, signal) => ({
+  method: "POST",
+  headers: { "content-type": "application/json" },
+  body: JSON.stringify(asked),
+  signal,
+});
 
 async function reach(path, options) {
   let answer;
@@ -93,8 +111,13 @@ async function reach(path, options) {
   }
   if (answer.ok) return answer;
   let told;
-  try { told = await answer.json(); } catch { told = {}; }
+  try {
+    told = await answer.json();
+  } catch {
+    told = {};
+  }
   throw new Trouble(wordsOf(told) || `${answer.status} ${answer.statusText}`);
 }
 
-const wordsOf = (told) => told.error?.message ?? told.message ?? (typeof told.detail === "string" ? told.detail : "") ?? "";
+const wordsOf = (told) =>
+  told.error?.message ?? told.message ?? (typeof told.detail === "string" ? told.detail : "") ?? "";

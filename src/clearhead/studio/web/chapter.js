@@ -7,33 +7,36 @@
 //     input: {
 //       text: {en, zh} | string,                             the sentence that stands there first
 //       second: {en, zh} | string,                           optional: a second sentence
-//       model: "name",                                       the model it is meant for; where it is missing, the first that fits
-//       models: (model) => boolean,                          which models of /api/state the reader may choose: {name, family, task, …}
+//       model: "name",                                       the model it is meant for; else the first that fits
+//       models: (model) => boolean,                          which models of /api/state the reader may choose
 //     },
 //     parts: [
 //       {text: {en, zh} | (reader) => {en, zh}},             prose, in the markup below
-//       {figure: (reader) => spec | null},                   a live figure (live.js: {model, question, text, second, params, title, read, state});
-//                                                            model, text and second are the reader's where they are left out; null shows nothing;
-//                                                            with narrow: true beside it, it keeps to the column of text
+//       {figure: (reader) => spec | null},                   a live figure (live.js: {model, question, text, second,
+//                                                              params, title, read, state}); model, text and second
+//                                                              are the reader's where they are left out; null shows
+//                                                              nothing; narrow: true keeps it to the column of text
 //       {control: {name, kind, label: {en, zh}, value, …}},  a value the reader sets, found again as reader[name]:
-//                                                              kind "range" {low, high, step}, "choice" {choices: [[value, {en, zh} | string], …]},
-//                                                              "text" {}, "switch" {}; when: (reader) => boolean hides it where it means nothing
+//                                                              kind "range" {low, high, step}, "choice" {choices:
+//                                                              [[value, {en, zh} | string], …]}, "text", "switch";
+//                                                              when: (reader) => boolean hides it
 //       {write: (reader) => {text, options}},                a text that the model writes, streamed, with cancel
 //       {code: "python" | (reader) => string},               lines of Python, with a button that copies them
 //       {custom: (host, page, reader) => {update(reader), destroy()}},   anything else, drawn by the chapter
 //     ],
 //   };
 //
-// `reader` = {text, second, model, lang, card, models, …values of the controls, set(change)}: `card` is the model's entry of /api/state;
-// reader.set({text: "…"}) does what the reader could do, say from a hook of a figure (live.js). Every part is a function of the
-// reader; a figure is asked for again only when its spec changes, half a second after the last key.
+// `reader` = {text, second, model, lang, card, models, …values of the controls, set(change)}: `card` is the model's
+// entry of /api/state; reader.set({text: "…"}) does what the reader could do, say from a hook of a figure (live.js).
+// Every part is a function of the reader; a figure is asked for again only when its spec changes, half a second after
+// the last key.
 //
 // Markup of prose: paragraphs are parted by an empty line; "## " begins a heading, "- " an item of a list; *emphasis*,
-// **strong**, `code`, [words](/lab or https://…), and words in a colour that means something: {q:query} {k:key} {v:value} {enc:…} {dec:…}.
-// Nothing else is markup, and nothing is ever read as HTML.
+// **strong**, `code`, [words](/lab or https://…), and words in a colour that means something: {q:query} {k:key}
+// {v:value} {enc:…} {dec:…}. Nothing else is markup, and nothing is ever read as HTML.
 
 import { el } from "/static/views/dom.js";
-import { Trouble, generate, isCancelled } from "./api.js";
+import { generate, isCancelled, Trouble } from "./api.js";
 import { choose } from "./choose.js";
 import { grows } from "./fields.js";
 import { live, troubleWords } from "./live.js";
@@ -50,21 +53,42 @@ export async function load(slug) {
 /** All chapters that are there, in their order. */
 export async function all() {
   const found = await Promise.allSettled(SLUGS.map(load));
-  return found.filter((one) => one.status === "fulfilled").map((one) => one.value).sort((a, b) => a.number - b.number);
+  return found
+    .filter((one) => one.status === "fulfilled")
+    .map((one) => one.value)
+    .sort((a, b) => a.number - b.number);
 }
 
 export async function show(main, page, slug) {
   const chapter = await load(slug);
   const fitting = page.models.filter(chapter.input?.models ?? (() => true));
   const asked = new URLSearchParams(location.search);
-  const first = (value) => (typeof value === "string" ? value : value?.[page.lang] ?? value?.en ?? "");
-  const named = fitting.find((one) => one.name === asked.get("model")) ?? choose(fitting, chapter.input?.model) ?? fitting[0];
-  const typed = { text: asked.get("text"), second: asked.get("second") }; // null: the sentence of the chapter, in the page's language
-  const values = Object.fromEntries(chapter.parts.filter((part) => part.control).map(({ control }) => [control.name, control.value]));
+  const first = (value) => (typeof value === "string" ? value : (value?.[page.lang] ?? value?.en ?? ""));
+  const named =
+    fitting.find((one) => one.name === asked.get("model")) ?? choose(fitting, chapter.input?.model) ?? fitting[0];
+  // null: the sentence of the chapter, in the page's language
+  const typed = { text: asked.get("text"), second: asked.get("second") };
+  const values = Object.fromEntries(
+    chapter.parts.filter((part) => part.control).map(({ control }) => [control.name, control.value]),
+  );
   let card = named;
-  const reader = () => ({ ...values, text: typed.text ?? first(chapter.input?.text), second: typed.second ?? first(chapter.input?.second), model: card?.name, card, models: page.models, lang: page.lang, set: (change) => { set(change, true); bar.dress(); } });
+  const reader = () => ({
+    ...values,
+    text: typed.text ?? first(chapter.input?.text),
+    second: typed.second ?? first(chapter.input?.second),
+    model: card?.name,
+    card,
+    models: page.models,
+    lang: page.lang,
+    set: (change) => {
+      set(change, true);
+      bar.dress();
+    },
+  });
 
-  const heading = el("h1"), kicker = el("p", { class: "st-kicker" }), lede = el("p", { class: "st-lede" });
+  const heading = el("h1"),
+    kicker = el("p", { class: "st-kicker" }),
+    lede = el("p", { class: "st-lede" });
   const bar = inputBar(chapter, page, { reader, fitting, set });
   const parts = chapter.parts.map((part) => ({ part, ...drawn(part) }));
   const foot = el("nav", { class: "st-turn" });
@@ -80,13 +104,21 @@ export async function show(main, page, slug) {
     if ("second" in change) typed.second = change.second;
     for (const name of Object.keys(values)) if (name in change) values[name] = change[name];
     clearTimeout(timer);
-    timer = setTimeout(() => { keep(); update(); }, now ? 0 : PAUSE);
+    timer = setTimeout(
+      () => {
+        keep();
+        update();
+      },
+      now ? 0 : PAUSE,
+    );
   }
 
   /** What the reader typed stands in the address, so that a copied link shows the same page. */
   function keep() {
     const words = new URLSearchParams(location.search);
-    for (const name of ["text", "second"]) if (typed[name] === null) words.delete(name); else words.set(name, typed[name]);
+    for (const name of ["text", "second"])
+      if (typed[name] === null) words.delete(name);
+      else words.set(name, typed[name]);
     if (card && card !== named) words.set("model", card.name);
     history.replaceState(null, "", `${location.pathname}${words.size ? `?${words}` : ""}${location.hash}`);
   }
@@ -104,7 +136,15 @@ export async function show(main, page, slug) {
     none.textContent = page.words("no_model_fits");
     bar.dress();
     const at = others.findIndex((one) => one.slug === chapter.slug);
-    const link = (to, key) => (to ? el("a", { href: page.link(`/chapters/${to.slug}`), rel: key }, el("small", {}, page.words(key)), first(to.title)) : el("span"));
+    const link = (to, key) =>
+      to
+        ? el(
+            "a",
+            { href: page.link(`/chapters/${to.slug}`), rel: key },
+            el("small", {}, page.words(key)),
+            first(to.title),
+          )
+        : el("span");
     foot.replaceChildren(link(others[at - 1], "previous"), link(others[at + 1], "next"));
     update();
   }
@@ -113,18 +153,30 @@ export async function show(main, page, slug) {
   function drawn(part) {
     if (part.text) {
       const element = el("div", { class: "st-prose" });
-      return { element, update: (now) => element.replaceChildren(...prose(first(typeof part.text === "function" ? part.text(now) : part.text))) };
+      return {
+        element,
+        update: (now) =>
+          element.replaceChildren(...prose(first(typeof part.text === "function" ? part.text(now) : part.text))),
+      };
     }
     if (part.figure) return figurePart(part);
-    if (part.control) return control(part.control, page, (value) => set({ [part.control.name]: value }, part.control.kind !== "text"), first);
+    if (part.control)
+      return control(part.control, (value) => set({ [part.control.name]: value }, part.control.kind !== "text"), first);
     if (part.write) return writePart(part);
     if (part.code) {
       const code = codeBlock(page, part.lang);
-      return { element: code.element, update: (now) => code.say(typeof part.code === "function" ? part.code(now) : part.code) };
+      return {
+        element: code.element,
+        update: (now) => code.say(typeof part.code === "function" ? part.code(now) : part.code),
+      };
     }
     const element = el("div", { class: "st-wide" });
     let made = null;
-    return { element, update: (now) => (made ? made.update?.(now) : (made = part.custom(element, page, now))) };
+    const update = (now) => {
+      if (made) made.update?.(now);
+      else made = part.custom(element, page, now);
+    };
+    return { element, update };
   }
 
   function figurePart(part) {
@@ -136,9 +188,22 @@ export async function show(main, page, slug) {
         const spec = part.figure(now);
         const asks = Boolean(spec && (spec.model ?? now.model));
         element.hidden = !asks;
-        if (!asks) { figure?.destroy(); figure = null; return; }
-        const whole = { second: undefined, params: {}, title: undefined, read: undefined, ...spec, model: spec.model ?? now.model, text: spec.text ?? now.text };
-        if (figure) figure.update(whole); else figure = live(element, whole, page);
+        if (!asks) {
+          figure?.destroy();
+          figure = null;
+          return;
+        }
+        const whole = {
+          second: undefined,
+          params: {},
+          title: undefined,
+          read: undefined,
+          ...spec,
+          model: spec.model ?? now.model,
+          text: spec.text ?? now.text,
+        };
+        if (figure) figure.update(whole);
+        else figure = live(element, whole, page);
       },
     };
   }
@@ -147,7 +212,14 @@ export async function show(main, page, slug) {
     const element = el("div", { class: "st-desk" });
     const desk = writer(page);
     element.append(desk.element);
-    return { element, update(now) { const spec = part.write(now) ?? {}; element.hidden = !(spec.model ?? now.model); desk.update({ model: spec.model ?? now.model, text: spec.text ?? now.text, options: spec.options ?? {} }); } };
+    return {
+      element,
+      update(now) {
+        const spec = part.write(now) ?? {};
+        element.hidden = !(spec.model ?? now.model);
+        desk.update({ model: spec.model ?? now.model, text: spec.text ?? now.text, options: spec.options ?? {} });
+      },
+    };
   }
 
   page.onChange(dress);
@@ -159,23 +231,46 @@ export async function show(main, page, slug) {
 export function inputBar(chapter, page, { reader, fitting, set }) {
   const text = el("textarea", { rows: "1", spellcheck: "false", name: "text" });
   const second = chapter.input?.second ? el("textarea", { rows: "1", spellcheck: "false", name: "second" }) : null;
-  const models = el("select", { name: "model", onchange: () => set({ model: models.value }, true) }, fitting.map((one) => el("option", { value: one.name }, one.name)));
+  const models = el(
+    "select",
+    { name: "model", onchange: () => set({ model: models.value }, true) },
+    fitting.map((one) => el("option", { value: one.name }, one.name)),
+  );
   const fit = [text, second].filter(Boolean).map((area) => grows(area, 120));
-  for (const [area, name] of [[text, "text"], [second, "second"]]) {
+  for (const [area, name] of [
+    [text, "text"],
+    [second, "second"],
+  ]) {
     area?.addEventListener("input", () => set({ [name]: area.value }));
-    area?.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); set({ [name]: area.value }, true); } });
+    area?.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        set({ [name]: area.value }, true);
+      }
+    });
   }
-  const label = el("label", {}), labelSecond = el("label", {}), labelModel = el("label", { class: "st-bar-model" });
+  const label = el("label", {}),
+    labelSecond = el("label", {}),
+    labelModel = el("label", { class: "st-bar-model" });
   label.append(el("span", {}), text);
   if (second) labelSecond.append(el("span", {}), second);
   labelModel.append(el("span", {}), models);
-  const element = el("form", { class: "st-bar", onsubmit: (event) => event.preventDefault() }, label, second ? labelSecond : "", labelModel);
+  const element = el(
+    "form",
+    { class: "st-bar", onsubmit: (event) => event.preventDefault() },
+    label,
+    second ? labelSecond : "",
+    labelModel,
+  );
   return {
     element,
     dress() {
       const now = reader();
       label.firstChild.textContent = page.words("your_sentence");
-      if (second) { labelSecond.firstChild.textContent = page.words("second_sentence"); if (second.value !== now.second) second.value = now.second; }
+      if (second) {
+        labelSecond.firstChild.textContent = page.words("second_sentence");
+        if (second.value !== now.second) second.value = now.second;
+      }
       labelModel.firstChild.textContent = page.words("model");
       labelModel.hidden = fitting.length < 2;
       if (text.value !== now.text) text.value = now.text;
@@ -185,23 +280,47 @@ export function inputBar(chapter, page, { reader, fitting, set }) {
   };
 }
 
-function control(given, page, set, first) {
-  const name = el("span", { class: "st-control-name" }), shown = el("output", {});
+function control(given, set, first) {
+  const name = el("span", { class: "st-control-name" }),
+    shown = el("output", {});
   let field;
-  if (given.kind === "range") field = el("input", { type: "range", min: given.low, max: given.high, step: given.step ?? 1, oninput: () => { shown.textContent = field.value; set(Number(field.value)); } });
-  else if (given.kind === "choice") field = el("select", { onchange: () => set(given.choices[field.selectedIndex][0]) }, given.choices.map(([value]) => el("option", { value })));
+  if (given.kind === "range")
+    field = el("input", {
+      type: "range",
+      min: given.low,
+      max: given.high,
+      step: given.step ?? 1,
+      oninput: () => {
+        shown.textContent = field.value;
+        set(Number(field.value));
+      },
+    });
+  else if (given.kind === "choice")
+    field = el(
+      "select",
+      { onchange: () => set(given.choices[field.selectedIndex][0]) },
+      given.choices.map(([value]) => el("option", { value })),
+    );
   else if (given.kind === "switch") field = el("input", { type: "checkbox", onchange: () => set(field.checked) });
   else field = el("input", { type: "text", oninput: () => set(field.value) });
-  if (given.kind === "switch") field.checked = Boolean(given.value); else field.value = given.value;
+  if (given.kind === "switch") field.checked = Boolean(given.value);
+  else field.value = given.value;
   const element = el("label", { class: `st-control st-${given.kind}` }, name, field, shown);
   return {
     element,
     update(now) {
       name.textContent = first(given.label);
       element.hidden = given.when ? !given.when(now) : false;
-      if (document.activeElement !== field) { if (given.kind === "switch") field.checked = Boolean(now[given.name]); else field.value = now[given.name]; }
+      if (document.activeElement !== field) {
+        if (given.kind === "switch") field.checked = Boolean(now[given.name]);
+        else field.value = now[given.name];
+      }
       if (given.kind === "range") shown.textContent = field.value;
-      if (given.kind === "choice") given.choices.forEach(([value, words], n) => { field.options[n].textContent = words === undefined ? value : first(words); field.options[n].selected = value === now[given.name]; });
+      if (given.kind === "choice")
+        given.choices.forEach(([value, words], n) => {
+          field.options[n].textContent = words === undefined ? value : first(words);
+          field.options[n].selected = value === now[given.name];
+        });
     },
   };
 }
@@ -210,29 +329,46 @@ function control(given, page, set, first) {
 
 /** A box in which a model's text appears token by token. {element, update(asked), start(), stop()} */
 export function writer(page) {
-  const text = el("p", { class: "st-written", "aria-live": "polite" }), line = el("div", { class: "st-line" });
+  const text = el("p", { class: "st-written", "aria-live": "polite" }),
+    line = el("div", { class: "st-line" });
   const element = el("div", { class: "st-writer" }, text, line);
-  let asked = null, running = null;
+  let asked = null,
+    running = null;
 
-  const answers = () => /^seq2seq/.test(page.models.find((one) => one.name === asked.model)?.task ?? ""); // a text of its own, and no continuation
+  // a text of its own, and no continuation
+  const answers = () => /^seq2seq/.test(page.models.find((one) => one.name === asked.model)?.task ?? "");
   const given = () => [el("span", { class: "st-given" }, asked.text), answers() ? el("br") : ""];
-  const idle = (words) => line.replaceChildren(words ? el("span", {}, words) : "", el("button", { type: "button", class: "st-button", onclick: start }, page.words("write")));
+  const idle = (words) =>
+    line.replaceChildren(
+      words ? el("span", {}, words) : "",
+      el("button", { type: "button", class: "st-button", onclick: start }, page.words("write")),
+    );
 
   async function start() {
     stop();
-    const mine = (running = new AbortController());
+    const mine = new AbortController();
+    running = mine;
     text.replaceChildren(...given());
-    line.replaceChildren(el("span", { class: "st-thinking" }, page.words("writing")), el("button", { type: "button", class: "ch-link", onclick: stop }, page.words("cancel")));
+    line.replaceChildren(
+      el("span", { class: "st-thinking" }, page.words("writing")),
+      el("button", { type: "button", class: "ch-link", onclick: stop }, page.words("cancel")),
+    );
     line.classList.remove("st-error");
     const began = performance.now();
     let count = 0;
     try {
       for await (const event of generate(asked, mine.signal)) {
-        if (event.event === "token") { text.append(event.text); count += 1; }
+        if (event.event === "token") {
+          text.append(event.text);
+          count += 1;
+        }
       }
       idle(page.words("written_n", { n: count, s: ((performance.now() - began) / 1000).toFixed(1) }));
     } catch (error) {
-      if (isCancelled(error)) { if (mine === running) idle(page.words("cancelled")); return; }
+      if (isCancelled(error)) {
+        if (mine === running) idle(page.words("cancelled"));
+        return;
+      }
       idle(troubleWords(page, error));
       line.classList.add("st-error");
     } finally {
@@ -240,12 +376,20 @@ export function writer(page) {
     }
   }
 
-  function stop() { running?.abort(); }
+  function stop() {
+    running?.abort();
+  }
 
   return {
-    element, start, stop, written: () => text.textContent,
+    element,
+    start,
+    stop,
+    written: () => text.textContent,
     update(next) {
-      if (JSON.stringify(next) === JSON.stringify(asked)) { if (!running) idle(""); return; }
+      if (JSON.stringify(next) === JSON.stringify(asked)) {
+        if (!running) idle("");
+        return;
+      }
       stop();
       running = null;
       asked = next;
@@ -260,13 +404,25 @@ export function writer(page) {
 /** Lines of Python with a button that copies them. */
 export function codeBlock(page) {
   const code = el("code", {});
-  const button = el("button", { type: "button", class: "ch-link", onclick: async () => {
-    await navigator.clipboard.writeText(code.textContent).catch(() => {});
-    button.textContent = page.words("copied");
-    setTimeout(() => { button.textContent = page.words("copy"); }, 1600);
-  } });
+  const button = el("button", {
+    type: "button",
+    class: "ch-link",
+    onclick: async () => {
+      await navigator.clipboard.writeText(code.textContent).catch(() => {});
+      button.textContent = page.words("copied");
+      setTimeout(() => {
+        button.textContent = page.words("copy");
+      }, 1600);
+    },
+  });
   const element = el("div", { class: "st-code" }, el("pre", { tabindex: "0" }, code), button);
-  return { element, say(text) { code.textContent = text.trim(); button.textContent = page.words("copy"); } };
+  return {
+    element,
+    say(text) {
+      code.textContent = text.trim();
+      button.textContent = page.words("copy");
+    },
+  };
 }
 
 export function prose(text) {
@@ -276,16 +432,20 @@ export function prose(text) {
     if (lines[0].startsWith("## ")) {
       nodes.push(el("h2", {}, inline(lines[0].slice(3))));
       if (lines.length > 1) nodes.push(el("p", {}, inline(joined(lines.slice(1)))));
-    } else if (lines.every((one) => one.startsWith("- "))) nodes.push(el("ul", {}, lines.map((one) => el("li", {}, inline(one.slice(2))))));
-    else nodes.push(el("p", {}, inline(joined(lines))));
+    } else if (lines[0].startsWith("- ")) {
+      const items = lines.join("\n").slice(2).split("\n- ");
+      nodes.push(el("ul", {}, ...items.map((item) => el("li", {}, inline(joined(item.split("\n")))))));
+    } else nodes.push(el("p", {}, inline(joined(lines))));
   }
   return nodes;
 }
 
 /** Lines as one: Chinese has no space between them. */
-const joined = (lines) => lines.join(" ").replace(/([\u3000-\u9fff\uff00-\uffef]) (?=(?:\*+|\{\w+:)?[\u3000-\u9fff\uff00-\uffef])/g, "$1");
+const joined = (lines) =>
+  lines.join(" ").replace(/([\u3000-\u9fff\uff00-\uffef]) (?=(?:\*+|\{\w+:)?[\u3000-\u9fff\uff00-\uffef])/g, "$1");
 
-const MARKS = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*|\[([^\]]+)\]\(((?:\/|#|https:\/\/)[^)\s]*)\)|\{(q|k|v|enc|dec):([^}]+)\}/g;
+const MARKS =
+  /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*|\[([^\]]+)\]\(((?:\/|#|https:\/\/)[^)\s]*)\)|\{(q|k|v|enc|dec):([^}]+)\}/g;
 
 export function inline(text) {
   const nodes = [];

@@ -19,24 +19,45 @@ export async function show(main, page) {
   const trained = page.models.filter((one) => one.trained);
   const first = FIRST.find((one) => trained.some((model) => model.task === one.task)) ?? FIRST[2];
   const fitting = first.task ? trained.filter((one) => one.task === first.task) : page.models;
-  let card = fitting[0], typed = null, timer = null;
+  let card = fitting[0],
+    typed = null,
+    timer = null;
   const reader = () => ({ text: typed ?? (card ? sample(first, card) : ""), model: card?.name, lang: page.lang });
   const spec = () => ({ model: card.name, question: first.question, text: reader().text, params: first.params });
 
-  const heading = el("h1"), lede = el("p", { class: "st-lede" }), host = el("div", { class: "st-wide" });
-  const bar = inputBar({}, page, { reader, fitting, set(change, now) {
-    if ("text" in change) typed = change.text;
-    if ("model" in change) card = fitting.find((one) => one.name === change.model);
-    clearTimeout(timer);
-    timer = setTimeout(() => figure.update(spec()), now ? 0 : PAUSE);
-  } });
+  const heading = el("h1"),
+    lede = el("p", { class: "st-lede" }),
+    host = el("div", { class: "st-wide" });
+  const bar = inputBar({}, page, {
+    reader,
+    fitting,
+    set(change, now) {
+      if ("text" in change) typed = change.text;
+      if ("model" in change) card = fitting.find((one) => one.name === change.model);
+      clearTimeout(timer);
+      timer = setTimeout(() => figure.update(spec()), now ? 0 : PAUSE);
+    },
+  });
   bar.element.classList.add("st-still");
-  const chapters = el("h2"), list = el("ol", { class: "st-contents-list" }), tools = el("h2"), rest = el("ul", { class: "st-contents-list" });
+  const chapters = el("h2"),
+    list = el("ol", { class: "st-contents-list" }),
+    tools = el("h2"),
+    rest = el("ul", { class: "st-contents-list" });
   main.append(el("header", {}, heading, lede), card ? bar.element : "", host, chapters, list, tools, rest);
   const figure = card ? live(host, spec(), page) : null;
   const found = await all();
 
-  const entry = (href, sign, title, about) => el("li", {}, el("a", { href }, el("span", { class: "st-number", "aria-hidden": "true" }, sign), el("span", {}, el("b", {}, title), el("span", { class: "st-about" }, about))));
+  const entry = (href, sign, title, about) =>
+    el(
+      "li",
+      {},
+      el(
+        "a",
+        { href },
+        el("span", { class: "st-number", "aria-hidden": "true" }, sign),
+        el("span", {}, el("b", {}, title), el("span", { class: "st-about" }, about)),
+      ),
+    );
 
   function dress() {
     document.title = "Clearhead";
@@ -45,9 +66,16 @@ export async function show(main, page) {
     chapters.textContent = page.words("six_chapters");
     tools.textContent = page.words("tools");
     if (card) bar.dress();
-    list.replaceChildren(...found.map((one) => entry(`/chapters/${one.slug}`, String(one.number), one.title[page.lang], one.about[page.lang])));
+    list.replaceChildren(
+      ...found.map((one) =>
+        entry(`/chapters/${one.slug}`, String(one.number), one.title[page.lang], one.about[page.lang]),
+      ),
+    );
     if (!found.length) list.replaceChildren(el("li", { class: "st-line" }, page.words("no_chapters")));
-    rest.replaceChildren(entry("/lab", "→", page.words("nav_lab"), page.words("lab_about")), entry("/runs", "→", page.words("nav_runs"), page.words("runs_about")));
+    rest.replaceChildren(
+      entry("/lab", "→", page.words("nav_lab"), page.words("lab_about")),
+      entry("/runs", "→", page.words("nav_runs"), page.words("runs_about")),
+    );
   }
   page.onChange(dress);
   dress();

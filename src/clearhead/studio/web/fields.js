@@ -10,24 +10,62 @@ export function fieldFor(param, page, set, tell) {
   const start = param.default === null || param.default === undefined ? "" : String(param.default);
   let field;
   if (param.kind === "bool") {
-    field = el("input", { ...given, type: "checkbox", "data-start": start, onchange: () => set(String(field.checked) === start ? undefined : field.checked) });
+    field = el("input", {
+      ...given,
+      type: "checkbox",
+      "data-start": start,
+      onchange: () => set(String(field.checked) === start ? undefined : field.checked),
+    });
   } else if (param.kind === "choice") {
-    field = el("select", { ...given, "data-start": start, onchange: () => set(field.value === start ? undefined : field.value) }, param.choices.map((one) => el("option", { value: one }, page.words(`choice ${one}`))));
+    field = el(
+      "select",
+      { ...given, "data-start": start, onchange: () => set(field.value === start ? undefined : field.value) },
+      param.choices.map((one) => el("option", { value: one }, page.words(`choice ${one}`))),
+    );
   } else if (param.kind === "model") {
-    field = el("select", { ...given, "data-start": "", onchange: () => set(field.value || undefined) }, el("option", { value: "" }, page.words("same_model")), page.models.map((one) => el("option", { value: one.name }, one.name)));
+    field = el(
+      "select",
+      { ...given, "data-start": "", onchange: () => set(field.value || undefined) },
+      el("option", { value: "" }, page.words("same_model")),
+      page.models.map((one) => el("option", { value: one.name }, one.name)),
+    );
   } else if (param.kind === "int" || param.kind === "float") {
-    field = el("input", { ...given, type: "number", "data-start": start, min: param.low, max: param.high, step: param.kind === "int" ? 1 : "any", placeholder: page.words("auto"), onchange: () => set(field.value === start ? undefined : field.value) });
+    field = el("input", {
+      ...given,
+      type: "number",
+      "data-start": start,
+      min: param.low,
+      max: param.high,
+      step: param.kind === "int" ? 1 : "any",
+      placeholder: page.words("auto"),
+      onchange: () => set(field.value === start ? undefined : field.value),
+    });
   } else {
-    field = el("input", { ...given, type: "text", "data-start": start, spellcheck: "false", placeholder: page.words(param.kind === "layers" ? "all" : "auto"), onchange: () => set(field.value === start ? undefined : field.value) });
+    field = el("input", {
+      ...given,
+      type: "text",
+      "data-start": start,
+      spellcheck: "false",
+      placeholder: page.words(param.kind === "layers" ? "all" : "auto"),
+      onchange: () => set(field.value === start ? undefined : field.value),
+    });
   }
   return el("label", { class: `st-param st-${param.kind}` }, el("span", {}, name), field);
 }
 
 /** A text field that grows with its text, up to so many pixels. Returns what fits it anew. */
 export function grows(area, most) {
-  const fit = () => { area.style.height = "auto"; area.style.height = `${Math.min(area.scrollHeight + 2, most)}px`; };
+  const fit = () => {
+    area.style.height = "auto";
+    area.style.height = `${Math.min(area.scrollHeight + 2, most)}px`;
+  };
   let width = 0;
-  new ResizeObserver(() => { if (area.clientWidth !== width) { width = area.clientWidth; fit(); } }).observe(area);
+  new ResizeObserver(() => {
+    if (area.clientWidth !== width) {
+      width = area.clientWidth;
+      fit();
+    }
+  }).observe(area);
   area.addEventListener("input", fit);
   return fit;
 }

@@ -9,7 +9,7 @@ import { fieldFor, grows } from "./fields.js";
 import { continued, headPanel } from "./heads.js";
 import { live, STAYS, troubleWords } from "./live.js";
 import { address, stateOf } from "./state.js";
-import { WRITE, questionWords, sample } from "./words.js";
+import { questionWords, sample, WRITE } from "./words.js";
 
 const PAUSE = 450; // milliseconds after the last key
 const NEEDS_TWO = ["next-sentence", "question-answering"]; // tasks that read two texts
@@ -21,8 +21,12 @@ export async function show(main, page) {
   main.classList.add("st-lab");
   const questions = [...page.questions, WRITE];
   const byName = new Map(questions.map((one) => [one.name, one]));
-  const preferred = page.models.find((one) => one.loaded && one.trained) ?? page.models.find((one) => one.trained) ?? page.models[0];
-  if (!preferred) { main.append(el("p", { class: "st-alone" }, page.words("no_models"))); return; }
+  const preferred =
+    page.models.find((one) => one.loaded && one.trained) ?? page.models.find((one) => one.trained) ?? page.models[0];
+  if (!preferred) {
+    main.append(el("p", { class: "st-alone" }, page.words("no_models")));
+    return;
+  }
 
   let state = complete(stateOf(location));
   let about = null; // what the server says of the model
@@ -30,54 +34,123 @@ export async function show(main, page) {
   let seconds = null;
 
   function complete(found) {
-    return { ...found, model: found.model ?? preferred.name, question: byName.has(found.question) ? found.question : "attention" };
+    return {
+      ...found,
+      model: found.model ?? preferred.name,
+      question: byName.has(found.question) ? found.question : "attention",
+    };
   }
   const question = () => byName.get(state.question);
-  const card = () => (about?.name === state.model ? about : page.models.find((one) => one.name === state.model) ?? { name: state.model, source: "hub" });
+  const card = () =>
+    about?.name === state.model
+      ? about
+      : (page.models.find((one) => one.name === state.model) ?? { name: state.model, source: "hub" });
   /** A question about two texts begins with two, as long as neither was typed. */
-  const secondText = () => state.second ?? (state.text === undefined && (question().second === "needed" || NEEDS_TWO.includes(card().task)) ? sample(question(), card(), true) : undefined);
+  const secondText = () =>
+    state.second ??
+    (state.text === undefined && (question().second === "needed" || NEEDS_TWO.includes(card().task))
+      ? sample(question(), card(), true)
+      : undefined);
   const text = () => state.text ?? sample(question(), card());
 
   // ---- the parts of the page, made once
 
-  const models = el("select", { id: "model", onchange: () => (models.value === "" ? hubField() : choose({ model: models.value })) });
-  const hub = el("input", { type: "text", hidden: true, spellcheck: "false", onchange: () => hub.value.trim() && choose({ model: hub.value.trim() }) });
+  const models = el("select", {
+    id: "model",
+    onchange: () => (models.value === "" ? hubField() : choose({ model: models.value })),
+  });
+  const hub = el("input", {
+    type: "text",
+    hidden: true,
+    spellcheck: "false",
+    onchange: () => hub.value.trim() && choose({ model: hub.value.trim() }),
+  });
   const facts = el("p", { class: "st-facts" });
   const area = textField("text", (value) => typed({ text: value }));
   const second = textField("second", (value) => typed({ second: value }));
   const other = textField("other-text", (value) => typed({ other: value }));
   const otherModel = el("select", { id: "other-model", onchange: () => choose({ other: otherModel.value }) });
-  const against = el("select", { id: "against", onchange: () => choose({ vs: against.value || undefined, other: against.value === "model" ? rival() : against.value === "text" ? text() : undefined }) });
+  const against = el("select", {
+    id: "against",
+    onchange: () =>
+      choose({
+        vs: against.value || undefined,
+        other: against.value === "model" ? rival() : against.value === "text" ? text() : undefined,
+      }),
+  });
   const names = Object.fromEntries(["model", "text", "second", "against", "other"].map((name) => [name, el("span")]));
   const labels = {
-    model: el("label", { class: "st-field" }, names.model, models, hub), text: el("label", { class: "st-field st-text" }, names.text, area),
-    second: el("label", { class: "st-field st-text" }, names.second, second), against: el("label", { class: "st-field" }, names.against, against),
+    model: el("label", { class: "st-field" }, names.model, models, hub),
+    text: el("label", { class: "st-field st-text" }, names.text, area),
+    second: el("label", { class: "st-field st-text" }, names.second, second),
+    against: el("label", { class: "st-field" }, names.against, against),
     other: el("label", { class: "st-field st-text" }, names.other, other, otherModel),
   };
-  const addSecond = el("button", { type: "button", class: "ch-link", onclick: () => { labels.second.hidden = false; addSecond.hidden = true; second.focus(); } });
-  const link = el("button", { type: "button", class: "ch-link", onclick: async () => {
-    await navigator.clipboard.writeText(location.href).catch(() => {});
-    link.textContent = page.words("copied");
-    setTimeout(() => { link.textContent = page.words("copy_link"); }, 1600);
-  } });
-  const params = el("form", { class: "st-params", onsubmit: (event) => event.preventDefault() }), help = el("p", { class: "st-help", "aria-live": "polite" });
-  const current = el("button", { type: "button", class: "st-current", "aria-controls": "questions", onclick: () => { const open = list.classList.toggle("st-open"); current.setAttribute("aria-expanded", String(open)); } });
-  const list = el("div", { id: "questions", class: "st-list" }), aside = el("aside", {}, current, list);
-  const heading = el("h1", { class: "st-title" }), said = el("p", { class: "st-said" });
+  const addSecond = el("button", {
+    type: "button",
+    class: "ch-link",
+    onclick: () => {
+      labels.second.hidden = false;
+      addSecond.hidden = true;
+      second.focus();
+    },
+  });
+  const link = el("button", {
+    type: "button",
+    class: "ch-link",
+    onclick: async () => {
+      await navigator.clipboard.writeText(location.href).catch(() => {});
+      link.textContent = page.words("copied");
+      setTimeout(() => {
+        link.textContent = page.words("copy_link");
+      }, 1600);
+    },
+  });
+  const params = el("form", { class: "st-params", onsubmit: (event) => event.preventDefault() }),
+    help = el("p", { class: "st-help", "aria-live": "polite" });
+  const current = el("button", {
+    type: "button",
+    class: "st-current",
+    "aria-controls": "questions",
+    onclick: () => {
+      const open = list.classList.toggle("st-open");
+      current.setAttribute("aria-expanded", String(open));
+    },
+  });
+  const list = el("div", { id: "questions", class: "st-list" }),
+    aside = el("aside", {}, current, list);
+  const heading = el("h1", { class: "st-title" }),
+    said = el("p", { class: "st-said" });
   const results = el("section", { class: "st-results" });
-  main.append(aside, el("div", { class: "st-desk" },
-    el("div", { class: "st-row" }, labels.model, labels.against, link), facts, labels.text, addSecond, labels.second, labels.other,
-    el("header", {}, heading, said), params, help, results));
+  main.append(
+    aside,
+    el(
+      "div",
+      { class: "st-desk" },
+      el("div", { class: "st-row" }, labels.model, labels.against, link),
+      facts,
+      labels.text,
+      addSecond,
+      labels.second,
+      labels.other,
+      el("header", {}, heading, said),
+      params,
+      help,
+      results,
+    ),
+  );
 
   // ---- what changes
 
-  let timer = null, lastTyped = 0;
+  let timer = null,
+    lastTyped = 0;
 
   /** One step: it can be gone back from. */
   function choose(change, push = true) {
     clearTimeout(timer);
     const fresh = change.model !== undefined || change.question !== undefined;
-    if (fresh) change = { params: keptParams(change.question ?? state.question), without: undefined, ...change, state: {} };
+    if (fresh)
+      change = { params: keptParams(change.question ?? state.question), without: undefined, ...change, state: {} };
     if (change.question && !byName.get(change.question).second) change.second = undefined;
     state = { ...state, ...change };
     keep(push);
@@ -99,22 +172,42 @@ export async function show(main, page) {
   function keep(push) {
     const here = new URLSearchParams(location.search);
     let to = address(state);
-    for (const name of ["lang", "theme"]) if (here.has(name)) to = to.includes("?") ? `${to}&${name}=${here.get(name)}` : to.replace(/^\/lab/, `/lab?${name}=${here.get(name)}`);
-    if (to !== location.pathname + location.search + location.hash) history[push ? "pushState" : "replaceState"](null, "", to);
+    for (const name of ["lang", "theme"])
+      if (here.has(name))
+        to = to.includes("?")
+          ? `${to}&${name}=${here.get(name)}`
+          : to.replace(/^\/lab/, `/lab?${name}=${here.get(name)}`);
+    if (to !== location.pathname + location.search + location.hash)
+      history[push ? "pushState" : "replaceState"](null, "", to);
   }
 
-  window.addEventListener("popstate", () => { if (document.activeElement?.localName === "textarea") document.activeElement.blur(); state = complete(stateOf(location)); sync(); });
-  page.onChange(() => { dress(); });
+  window.addEventListener("popstate", () => {
+    if (document.activeElement?.localName === "textarea") document.activeElement.blur();
+    state = complete(stateOf(location));
+    sync();
+  });
+  page.onChange(() => {
+    dress();
+  });
 
-  const rival = () => (page.models.find((one) => one.name !== state.model && one.task === card().task) ?? page.models.find((one) => one.name !== state.model) ?? card()).name;
+  const rival = () =>
+    (
+      page.models.find((one) => one.name !== state.model && one.task === card().task) ??
+      page.models.find((one) => one.name !== state.model) ??
+      card()
+    ).name;
 
-  function hubField() { hub.hidden = false; hub.focus(); }
+  function hubField() {
+    hub.hidden = false;
+    hub.focus();
+  }
 
   // ---- showing it
 
   let turn = 0;
   async function sync() {
-    const mine = (turn += 1);
+    turn += 1;
+    const mine = turn;
     if (about?.name !== state.model) about = null;
     dress();
     if (!about) {
@@ -124,14 +217,25 @@ export async function show(main, page) {
         if (mine !== turn) return;
         about = { ...found, name: state.model };
       } catch (error) {
-        if (mine === turn) refuse(troubleWords(page, error), true, el("button", { type: "button", class: "ch-link", onclick: sync }, page.words("try_again")));
+        if (mine === turn)
+          refuse(
+            troubleWords(page, error),
+            true,
+            el("button", { type: "button", class: "ch-link", onclick: sync }, page.words("try_again")),
+          );
         return;
       }
       dress();
     }
     const reason = whyNot(question());
-    if (reason) { refuse(reason); return; }
-    if (question().second === "needed" && !secondText()) { refuse(page.words("needs_second"), false); return; }
+    if (reason) {
+      refuse(reason);
+      return;
+    }
+    if (question().second === "needed" && !secondText()) {
+      refuse(page.words("needs_second"), false);
+      return;
+    }
     if (columns.length === 0 || results.dataset.kind !== kindOf()) rebuild();
     columns.forEach((column) => column.update());
   }
@@ -139,9 +243,29 @@ export async function show(main, page) {
   const kindOf = () => `${state.question === "write" ? "write" : "ask"} ${state.vs ?? ""}`;
   const whyNot = (one) => (one === WRITE ? about?.questions?.["next-token"] : about?.questions?.[one.name]) ?? null;
 
-  function clear() { columns.forEach((column) => column.destroy()); columns = []; results.replaceChildren(); delete results.dataset.kind; }
-  function refuse(words, trouble = true, again = "") { clear(); results.replaceChildren(el("p", { class: `st-line${trouble ? " st-error" : ""}`, role: trouble ? "alert" : "status" }, el("span", {}, words), again)); }
-  function quietly(words) { if (!columns.length) results.replaceChildren(el("p", { class: "st-line", role: "status" }, el("span", { class: "st-thinking" }, words))); }
+  function clear() {
+    columns.forEach((column) => column.destroy());
+    columns = [];
+    results.replaceChildren();
+    delete results.dataset.kind;
+  }
+  function refuse(words, trouble = true, again = "") {
+    clear();
+    results.replaceChildren(
+      el(
+        "p",
+        { class: `st-line${trouble ? " st-error" : ""}`, role: trouble ? "alert" : "status" },
+        el("span", {}, words),
+        again,
+      ),
+    );
+  }
+  function quietly(words) {
+    if (!columns.length)
+      results.replaceChildren(
+        el("p", { class: "st-line", role: "status" }, el("span", { class: "st-thinking" }, words)),
+      );
+  }
 
   function rebuild() {
     clear();
@@ -152,38 +276,89 @@ export async function show(main, page) {
 
   /** One figure, or a text that is written; the second of two stands for the other model or text. */
   function column(n) {
-    const name = el("p", { class: "st-column-name" }), host = el("div", { class: "st-column" }, name);
+    const name = el("p", { class: "st-column-name" }),
+      host = el("div", { class: "st-column" }, name);
     results.append(host);
-    const model = () => (n && state.vs === "model" ? state.other ?? rival() : state.model);
-    const words = () => (n && state.vs === "text" ? state.other ?? "" : text());
-    const named = () => { name.hidden = !state.vs; name.textContent = state.vs === "model" ? model() : words(); };
+    const model = () => (n && state.vs === "model" ? (state.other ?? rival()) : state.model);
+    const words = () => (n && state.vs === "text" ? (state.other ?? "") : text());
+    const named = () => {
+      name.hidden = !state.vs;
+      name.textContent = state.vs === "model" ? model() : words();
+    };
     if (state.question === "write") {
       const desk = writer(page);
       host.append(desk.element);
-      return { update() { named(); desk.update({ model: model(), text: words(), options: numbers(state.params) }); }, destroy: desk.stop };
+      return {
+        update() {
+          named();
+          desk.update({ model: model(), text: words(), options: numbers(state.params) });
+        },
+        destroy: desk.stop,
+      };
     }
     const panel = headPanel(page);
     const spec = () => ({
-      inLab: true, model: model(), question: state.question, text: words(), second: (question().second && !(ONE_TEXT.test(card().task) && question().second === "pair") && secondText()) || undefined, params: state.params, state: state.state,
-      onAnswer: (_, took) => { if (!n) { seconds = took; dressFacts(); } oneScale(); oneChoice(); },
+      inLab: true,
+      model: model(),
+      question: state.question,
+      text: words(),
+      second:
+        (question().second && !(ONE_TEXT.test(card().task) && question().second === "pair") && secondText()) ||
+        undefined,
+      params: state.params,
+      state: state.state,
+      onAnswer: (_, took) => {
+        if (!n) {
+          seconds = took;
+          dressFacts();
+        }
+        oneScale();
+        oneChoice();
+      },
       hooks: {
         onPick: (picked) => choose(continued(picked, columns[n].finding(), state)),
         onSide: (side) => choose({ params: { ...state.params, side }, state: {} }),
         onSettings: (set) => choose({ params: { ...state.params, ...set }, state: {} }),
       },
-      onState: (now) => { if (!n) { state = { ...state, state: now }; keep(false); } share(n, now); },
-      actions: (finding, now) => panel(finding, now, { ...spec(), task: (page.models.find((one) => one.name === model()) ?? card()).task }, { on: Boolean(state.without), turn: (on) => choose({ without: on || undefined }) }),
+      onState: (now) => {
+        if (!n) {
+          state = { ...state, state: now };
+          keep(false);
+        }
+        share(n, now);
+      },
+      actions: (finding, now) =>
+        panel(
+          finding,
+          now,
+          { ...spec(), task: (page.models.find((one) => one.name === model()) ?? card()).task },
+          { on: Boolean(state.without), turn: (on) => choose({ without: on || undefined }) },
+        ),
     });
     let figure = null;
     return {
-      update() { named(); if (figure) figure.update(spec()); else figure = live(host, spec(), page); },
-      finding: () => figure?.finding() ?? null, state: () => figure?.state() ?? {}, set: (options) => figure?.set(options), chosen: (now) => figure?.choose(now), destroy() { figure?.destroy(); host.remove(); },
+      update() {
+        named();
+        if (figure) figure.update(spec());
+        else figure = live(host, spec(), page);
+      },
+      finding: () => figure?.finding() ?? null,
+      state: () => figure?.state() ?? {},
+      set: (options) => figure?.set(options),
+      chosen: (now) => figure?.choose(now),
+      destroy() {
+        figure?.destroy();
+        host.remove();
+      },
     };
   }
 
-  /** Side by side, what is chosen about the view is chosen for both; layers and heads too, where the model is the same. */
+  /** Side by side, what is chosen about the view is chosen for both; layers and heads too, where the model is the
+   *  same. */
   function share(n, now) {
-    const common = Object.fromEntries(Object.entries(now).filter(([name]) => (state.vs === "model" ? ["view", "sort"] : STAYS).includes(name)));
+    const common = Object.fromEntries(
+      Object.entries(now).filter(([name]) => (state.vs === "model" ? ["view", "sort"] : STAYS).includes(name)),
+    );
     columns[1 - n]?.chosen?.(common);
   }
 
@@ -197,8 +372,14 @@ export async function show(main, page) {
     const found = columns.map((one) => one.finding?.()).filter(Boolean);
     if (found.length < 2 || found[0].kind !== found[1].kind) return;
     const { kind } = found[0];
-    if (kind === "next-tokens") columns.forEach((one) => one.set({ mostChance: Math.max(...found.map(({ candidates }) => candidates[0].probability)) }));
-    if (kind === "ablation" || kind === "patching") columns.forEach((one) => one.set({ mostEffect: Math.max(...found.flatMap((all) => extent(unpack(all).effect).map(Math.abs))) }));
+    if (kind === "next-tokens")
+      columns.forEach((one) =>
+        one.set({ mostChance: Math.max(...found.map(({ candidates }) => candidates[0].probability)) }),
+      );
+    if (kind === "ablation" || kind === "patching")
+      columns.forEach((one) =>
+        one.set({ mostEffect: Math.max(...found.flatMap((all) => extent(unpack(all).effect).map(Math.abs))) }),
+      );
   }
 
   // ---- words and values
@@ -206,17 +387,38 @@ export async function show(main, page) {
   function dress() {
     const one = question();
     document.title = `${questionWords(page.lang, one).title} · Clearhead`;
-    for (const [name, key] of [["model", "model"], ["text", "text"], ["second", "second_sentence"], ["against", "compare_with"]]) names[name].textContent = page.words(key);
+    for (const [name, key] of [
+      ["model", "model"],
+      ["text", "text"],
+      ["second", "second_sentence"],
+      ["against", "compare_with"],
+    ])
+      names[name].textContent = page.words(key);
     names.other.textContent = page.words(state.vs === "model" ? "other_model" : "other_text");
     link.textContent = page.words("copy_link");
     hub.placeholder = page.words("hub_id");
     hub.setAttribute("aria-label", page.words("hub_id"));
     options(models, grouped(page.models, state.model), state.model);
-    options(otherModel, grouped(page.models.filter((m) => m.name !== state.model), state.other), state.other);
-    options(against, [["", page.words("nothing")], ...(page.models.length > 1 ? [["model", page.words("another_model")]] : []), ["text", page.words("another_text")]], state.vs ?? "");
+    options(
+      otherModel,
+      grouped(
+        page.models.filter((m) => m.name !== state.model),
+        state.other,
+      ),
+      state.other,
+    );
+    options(
+      against,
+      [
+        ["", page.words("nothing")],
+        ...(page.models.length > 1 ? [["model", page.words("another_model")]] : []),
+        ["text", page.words("another_text")],
+      ],
+      state.vs ?? "",
+    );
     hold(area, text());
     hold(second, secondText() ?? "");
-    hold(other, state.vs === "text" ? state.other ?? "" : "");
+    hold(other, state.vs === "text" ? (state.other ?? "") : "");
     const pairs = one.second === "needed" || (one.second === "pair" && !ONE_TEXT.test(card().task));
     labels.second.hidden = !pairs || (one.second !== "needed" && !secondText() && document.activeElement !== second);
     addSecond.hidden = !pairs || !labels.second.hidden;
@@ -233,10 +435,27 @@ export async function show(main, page) {
   }
 
   function dressFacts() {
-    const one = card(), config = about?.config ?? {};
-    const layers = config.encoder_layers ? page.words("n_layers_two", { a: config.encoder_layers, b: config.decoder_layers }) : config.num_hidden_layers ?? config.n_layer ? page.words("n_layers", { n: config.num_hidden_layers ?? config.n_layer }) : "";
+    const one = card(),
+      config = about?.config ?? {};
+    const layers = config.encoder_layers
+      ? page.words("n_layers_two", { a: config.encoder_layers, b: config.decoder_layers })
+      : (config.num_hidden_layers ?? config.n_layer)
+        ? page.words("n_layers", { n: config.num_hidden_layers ?? config.n_layer })
+        : "";
     const size = one.parameters ? page.words("n_parameters", { n: amount(one.parameters) }) : "";
-    facts.textContent = [one.family, one.task, layers, size, one.source === "shipped" ? one.about : "", seconds !== null && page.words("answered_in", { s: seconds < 0.095 ? `${Math.max(1, Math.round(seconds * 1000))}\u00a0ms` : `${seconds.toFixed(1)}\u00a0s` })].filter(Boolean).join(" · ");
+    facts.textContent = [
+      one.family,
+      one.task,
+      layers,
+      size,
+      one.source === "shipped" ? one.about : "",
+      seconds !== null &&
+        page.words("answered_in", {
+          s: seconds < 0.095 ? `${Math.max(1, Math.round(seconds * 1000))}\u00a0ms` : `${seconds.toFixed(1)}\u00a0s`,
+        }),
+    ]
+      .filter(Boolean)
+      .join(" · ");
   }
 
   function grouped(from, chosen) {
@@ -252,33 +471,81 @@ export async function show(main, page) {
     current.setAttribute("aria-expanded", String(list.classList.contains("st-open")));
     const groups = new Map();
     for (const one of questions) groups.set(one.group, [...(groups.get(one.group) ?? []), one]);
-    list.replaceChildren(...[...groups].map(([group, ones]) => el("div", { role: "group", "aria-label": page.words(`group ${group}`) },
-      el("p", { class: "st-group" }, page.words(`group ${group}`)), ones.map((one) => {
-        const reason = whyNot(one), own = state.question === one.name;
-        return el("button", { type: "button", "data-question": one.name, "aria-current": own ? "true" : false, "aria-disabled": reason && !own ? "true" : false, onclick: () => { if (!reason || own) { list.classList.remove("st-open"); choose({ question: one.name }); } } },
-          questionWords(page.lang, one).title, reason ? el("small", {}, reason) : "");
-      }))));
+    list.replaceChildren(
+      ...[...groups].map(([group, ones]) =>
+        el(
+          "div",
+          { role: "group", "aria-label": page.words(`group ${group}`) },
+          el("p", { class: "st-group" }, page.words(`group ${group}`)),
+          ones.map((one) => {
+            const reason = whyNot(one),
+              own = state.question === one.name;
+            return el(
+              "button",
+              {
+                type: "button",
+                "data-question": one.name,
+                "aria-current": own ? "true" : false,
+                "aria-disabled": reason && !own ? "true" : false,
+                onclick: () => {
+                  if (!reason || own) {
+                    list.classList.remove("st-open");
+                    choose({ question: one.name });
+                  }
+                },
+              },
+              questionWords(page.lang, one).title,
+              reason ? el("small", {}, reason) : "",
+            );
+          }),
+        ),
+      ),
+    );
     if (held) list.querySelector(`[data-question="${held}"]`)?.focus();
-    const one = list.querySelector("[aria-current]")?.getBoundingClientRect(), room = aside.getBoundingClientRect();
-    if (one) aside.scrollTop += Math.max(one.bottom + 8 - room.bottom, 0) + Math.min(one.top - 8 - room.top, 0); // into sight, without moving the page
+    const one = list.querySelector("[aria-current]")?.getBoundingClientRect(),
+      room = aside.getBoundingClientRect();
+    // into sight, without moving the page
+    if (one) aside.scrollTop += Math.max(one.bottom + 8 - room.bottom, 0) + Math.min(one.top - 8 - room.top, 0);
   }
 
   let formOf = null;
   function dressParams() {
-    const both = /seq2seq/.test(card().task ?? "") || ["decoder_layers", "num_decoder_layers"].some((name) => name in (about?.config ?? {}));
+    const both =
+      /seq2seq/.test(card().task ?? "") ||
+      ["decoder_layers", "num_decoder_layers"].some((name) => name in (about?.config ?? {}));
     const shown = question().params.filter((one) => !one.only || both);
     const now = `${page.lang} ${state.question} ${shown.map((one) => one.name)}`;
     if (formOf !== now) {
       formOf = now;
       help.textContent = "";
-      const fields = shown.map((one) => fieldFor(one, page, (value) => choose({ params: { ...state.params, [one.name]: value } }), (words) => { help.textContent = words; }));
+      const fields = shown.map((one) =>
+        fieldFor(
+          one,
+          page,
+          (value) => choose({ params: { ...state.params, [one.name]: value } }),
+          (words) => {
+            help.textContent = words;
+          },
+        ),
+      );
       const few = fields.length > SHOWN + 1 ? SHOWN : fields.length;
-      params.replaceChildren(...fields.slice(0, few), few < fields.length ? el("details", { class: "st-more", open: shown.slice(few).some((one) => one.name in state.params) }, el("summary", {}, page.words("more_settings")), el("div", {}, fields.slice(few))) : "");
+      params.replaceChildren(
+        ...fields.slice(0, few),
+        few < fields.length
+          ? el(
+              "details",
+              { class: "st-more", open: shown.slice(few).some((one) => one.name in state.params) },
+              el("summary", {}, page.words("more_settings")),
+              el("div", {}, fields.slice(few)),
+            )
+          : "",
+      );
     }
     for (const field of params.querySelectorAll("[name]")) {
       const value = state.params[field.name];
       if (document.activeElement === field) continue;
-      if (field.type === "checkbox") field.checked = String(value ?? field.dataset.start) === "true"; else field.value = value ?? field.dataset.start ?? "";
+      if (field.type === "checkbox") field.checked = String(value ?? field.dataset.start) === "true";
+      else field.value = value ?? field.dataset.start ?? "";
     }
   }
 
@@ -287,9 +554,21 @@ export async function show(main, page) {
 }
 
 /** 124 M, 30 k. */
-const amount = (n) => (n >= 1e9 ? `${(n / 1e9).toFixed(1)} B` : n >= 1e6 ? `${Math.round(n / 1e6)} M` : n >= 1e3 ? `${Math.round(n / 1e3)} k` : String(n));
+const amount = (n) =>
+  n >= 1e9
+    ? `${(n / 1e9).toFixed(1)} B`
+    : n >= 1e6
+      ? `${Math.round(n / 1e6)} M`
+      : n >= 1e3
+        ? `${Math.round(n / 1e3)} k`
+        : String(n);
 
-const numbers = (params) => Object.fromEntries(Object.entries(params).filter(([, value]) => value !== "" && value !== undefined).map(([name, value]) => [name, Number(value)]));
+const numbers = (params) =>
+  Object.fromEntries(
+    Object.entries(params)
+      .filter(([, value]) => value !== "" && value !== undefined)
+      .map(([name, value]) => [name, Number(value)]),
+  );
 
 /** A text field; `changed` hears what is typed. */
 function textField(id, changed) {
@@ -308,7 +587,10 @@ function hold(area, value) {
 /** The entries of a <select>, in groups where they have some: [value, words, group]. */
 function options(select, entries, chosen) {
   const groups = new Map();
-  for (const [value, words, group] of entries) groups.set(group, [...(groups.get(group) ?? []), el("option", { value }, words)]);
-  select.replaceChildren(...[...groups].map(([group, ones]) => (group ? el("optgroup", { label: group }, ones) : ones)).flat());
+  for (const [value, words, group] of entries)
+    groups.set(group, [...(groups.get(group) ?? []), el("option", { value }, words)]);
+  select.replaceChildren(
+    ...[...groups].flatMap(([group, ones]) => (group ? el("optgroup", { label: group }, ones) : ones)),
+  );
   if (chosen !== undefined) select.value = chosen;
 }

@@ -1,4 +1,5 @@
-// A live figure: asks the server, says what is happening, and draws the answer; the old one stays until the new one is there.
+// A live figure: asks the server, says what is happening, and draws the answer; the old one stays until the new
+// one is there.
 //
 //   const figure = live(host, spec, page)
 //   spec   {model, question, text, second, params}      what is asked
@@ -12,10 +13,10 @@
 //
 // Nothing is asked before the figure is near the window, and figures ask one at a time.
 
-import { ask, inTurn, isCancelled, savedPage } from "./api.js";
-import { address } from "./state.js";
 import { el } from "/static/views/dom.js";
 import { draw } from "/static/views/draw.js";
+import { ask, inTurn, isCancelled, savedPage } from "./api.js";
+import { address } from "./state.js";
 
 const NEAR = "500px";
 const PATIENCE = 250; // milliseconds before we say that we are waiting
@@ -28,12 +29,22 @@ export function live(host, spec, page) {
   const box = el("div", { class: "st-live", "data-question": spec.question }, line, place, actions);
   host.append(box);
 
-  let figure = null, finding = null;
+  let figure = null,
+    finding = null;
   let shown = null; // the question that the figure answers
   let running = null; // {key, stop}
-  let near = false, gone = false, chosen = {}, given = "";
+  let near = false,
+    gone = false,
+    chosen = {},
+    given = "";
 
-  const asked = (of) => ({ model: of.model, question: of.question, text: of.text ?? "", ...(of.second ? { second: of.second } : {}), params: clean(of.params) });
+  const asked = (of) => ({
+    model: of.model,
+    question: of.question,
+    text: of.text ?? "",
+    ...(of.second ? { second: of.second } : {}),
+    params: clean(of.params),
+  });
   const keyOf = (of) => JSON.stringify(asked(of));
   const dress = () => ({ lang: page.lang, theme: page.theme, title: spec.title, read: spec.read });
 
@@ -41,19 +52,43 @@ export function live(host, spec, page) {
     if (gone || !near) return;
     const key = keyOf(spec);
     const other = JSON.stringify(spec.state ?? {}) !== given; // what is chosen was chosen anew, from outside
-    if (key === shown) { cancel(); quiet(); figure?.update({ ...dress(), ...(other ? { state: { ...figure.start, ...spec.state } } : {}) }); given = JSON.stringify(spec.state ?? {}); tellActions(); return; }
+    if (key === shown) {
+      cancel();
+      quiet();
+      figure?.update({ ...dress(), ...(other ? { state: { ...figure.start, ...spec.state } } : {}) });
+      given = JSON.stringify(spec.state ?? {});
+      tellActions();
+      return;
+    }
     if (running?.key === key) return;
     cancel();
     const stop = new AbortController();
     running = { key, stop };
     const mine = spec;
     box.setAttribute("aria-busy", "true");
-    let patient = false, said = null; // what takes no time needs no words
-    const later = setTimeout(() => { patient = true; waiting(said ? progressWords(said) : page.words("thinking")); }, PATIENCE);
+    let patient = false,
+      said = null; // what takes no time needs no words
+    const later = setTimeout(() => {
+      patient = true;
+      waiting(said ? progressWords(said) : page.words("thinking"));
+    }, PATIENCE);
     try {
-      const answer = await inTurn(() => ask(asked(mine), { signal: stop.signal, progress: (event) => { said = event; if (patient) waiting(progressWords(event)); } }), stop.signal);
+      const answer = await inTurn(
+        () =>
+          ask(asked(mine), {
+            signal: stop.signal,
+            progress: (event) => {
+              said = event;
+              if (patient) waiting(progressWords(event));
+            },
+          }),
+        stop.signal,
+      );
       if (stop.signal.aborted || gone) return;
-      const kept = !mine.onState && finding?.kind === answer.finding.kind && finding?.model === answer.finding.model ? pick(chosen, STAYS) : {};
+      const kept =
+        !mine.onState && finding?.kind === answer.finding.kind && finding?.model === answer.finding.model
+          ? pick(chosen, STAYS)
+          : {};
       figure?.destroy();
       place.replaceChildren();
       finding = answer.finding;
@@ -65,26 +100,38 @@ export function live(host, spec, page) {
       tellActions();
       mine.onAnswer?.(finding, answer.seconds);
     } catch (error) {
-      if (isCancelled(error) && stop.signal.aborted) { if (running?.stop === stop) stopped(); } else trouble(error);
+      if (isCancelled(error) && stop.signal.aborted) {
+        if (running?.stop === stop) stopped();
+      } else trouble(error);
     } finally {
       clearTimeout(later);
-      if (running?.stop === stop) { running = null; box.removeAttribute("aria-busy"); }
+      if (running?.stop === stop) {
+        running = null;
+        box.removeAttribute("aria-busy");
+      }
     }
   }
 
   async function drawn(of, state) {
     const options = {
-      ...of.hooks, ...dress(), page: () => savedPage(asked(of)), lab: of.inLab ? undefined : address(of),
+      ...of.hooks,
+      ...dress(),
+      page: () => savedPage(asked(of)),
+      lab: of.inLab ? undefined : address(of),
       onState(now) {
         chosen = changed(now, figure.start);
-        if (spec.onState) { spec = { ...spec, state: chosen }; given = JSON.stringify(chosen); }
+        if (spec.onState) {
+          spec = { ...spec, state: chosen };
+          given = JSON.stringify(chosen);
+        }
         tellActions();
         spec.onState?.(chosen, now);
       },
     };
     try {
       return await draw(place, finding, { ...options, state });
-    } catch (error) { // a link may choose what this text does not have
+    } catch (error) {
+      // a link may choose what this text does not have
       if (!Object.keys(state).length) throw error;
       place.replaceChildren();
       return draw(place, finding, { ...options, state: {} });
@@ -98,17 +145,27 @@ export function live(host, spec, page) {
   }
 
   const tellActions = () => actions.replaceChildren(...(spec.actions?.(finding, figure.state()) ?? []).filter(Boolean));
-  const progressWords = (event) => page.words(event.stage === "working" && event.layers ? "stage_layers" : `stage_${event.stage ?? "working"}`, event);
+  const progressWords = (event) =>
+    page.words(event.stage === "working" && event.layers ? "stage_layers" : `stage_${event.stage ?? "working"}`, event);
 
   function waiting(text) {
-    line.replaceChildren(el("span", { class: "st-thinking" }, text), el("button", { type: "button", class: "ch-link", onclick: () => running?.stop.abort() }, page.words("cancel")));
+    line.replaceChildren(
+      el("span", { class: "st-thinking" }, text),
+      el("button", { type: "button", class: "ch-link", onclick: () => running?.stop.abort() }, page.words("cancel")),
+    );
     line.classList.remove("st-error");
     line.hidden = false;
   }
 
-  function quiet() { line.hidden = true; line.classList.remove("st-error"); line.replaceChildren(); box.removeAttribute("aria-busy"); }
+  function quiet() {
+    line.hidden = true;
+    line.classList.remove("st-error");
+    line.replaceChildren();
+    box.removeAttribute("aria-busy");
+  }
 
-  const again = (words) => el("button", { type: "button", class: "ch-link", onclick: () => refresh() }, page.words(words));
+  const again = (words) =>
+    el("button", { type: "button", class: "ch-link", onclick: () => refresh() }, page.words(words));
 
   function stopped() {
     line.classList.remove("st-error");
@@ -128,9 +185,21 @@ export function live(host, spec, page) {
     spec.onTrouble?.(error);
   }
 
-  const watch = new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) { near = true; watch.disconnect(); refresh(); } }, { rootMargin: NEAR });
+  const watch = new IntersectionObserver(
+    (seen) => {
+      if (seen.some((one) => one.isIntersecting)) {
+        near = true;
+        watch.disconnect();
+        refresh();
+      }
+    },
+    { rootMargin: NEAR },
+  );
   watch.observe(box);
-  const off = page.onChange(() => { figure?.update(dress()); if (figure) tellActions(); });
+  const off = page.onChange(() => {
+    figure?.update(dress());
+    if (figure) tellActions();
+  });
 
   return {
     element: box,
@@ -140,15 +209,38 @@ export function live(host, spec, page) {
     /** Options of the view, such as the end of a scale that two figures share. */
     set: (options) => figure?.update(options),
     /** Chooses in the figure, without telling anybody. */
-    choose(state) { figure?.update({ state }); if (figure) { chosen = changed(figure.state(), figure.start); tellActions(); } },
-    update(next) { spec = { ...spec, ...next }; box.dataset.question = spec.question; refresh(); },
-    destroy() { gone = true; cancel(); watch.disconnect(); off(); figure?.destroy(); box.remove(); },
+    choose(state) {
+      figure?.update({ state });
+      if (figure) {
+        chosen = changed(figure.state(), figure.start);
+        tellActions();
+      }
+    },
+    update(next) {
+      spec = { ...spec, ...next };
+      box.dataset.question = spec.question;
+      refresh();
+    },
+    destroy() {
+      gone = true;
+      cancel();
+      watch.disconnect();
+      off();
+      figure?.destroy();
+      box.remove();
+    },
   };
 }
 
 export const troubleWords = (page, error) => (error.key ? page.words(error.key) : error.message || String(error));
 
-const clean = (params = {}) => Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+const clean = (params = {}) =>
+  Object.fromEntries(
+    Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== ""),
+  );
 const pick = (of, names) => Object.fromEntries(Object.entries(of).filter(([name]) => names.includes(name)));
 /** What differs from where the view began. */
-const changed = (state, start = {}) => Object.fromEntries(Object.entries(state).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(start[name])));
+const changed = (state, start = {}) =>
+  Object.fromEntries(
+    Object.entries(state).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(start[name])),
+  );

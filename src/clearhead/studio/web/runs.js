@@ -8,12 +8,21 @@ import { troubleWords } from "./live.js";
 
 const EVERY = 2000; // milliseconds between two looks
 const SILENT = 60; // seconds after which a run that has not ended is silent
-const LINES = [["chart_loss", "loss"], ["chart_rate", "rate"], ["chart_speed", "tokens_per_second"], ["chart_gradient", "gradient"]];
+const LINES = [
+  ["chart_loss", "loss"],
+  ["chart_rate", "rate"],
+  ["chart_speed", "tokens_per_second"],
+  ["chart_gradient", "gradient"],
+];
 
 export async function show(main, page) {
   main.classList.add("st-lab", "st-runs");
-  const title = el("h1", { class: "st-title" }), list = el("div", { class: "st-run-list" }), note = el("p", { class: "st-line", role: "status", hidden: true });
-  const options = el("div", { class: "st-params" }), charts = el("div", { class: "st-charts" }), samples = el("section", { class: "st-samples" });
+  const title = el("h1", { class: "st-title" }),
+    list = el("div", { class: "st-run-list" }),
+    note = el("p", { class: "st-line", role: "status", hidden: true });
+  const options = el("div", { class: "st-params" }),
+    charts = el("div", { class: "st-charts" }),
+    samples = el("section", { class: "st-samples" });
   main.append(el("aside", {}, title, list), el("div", { class: "st-desk" }, note, options, charts, samples));
 
   const asked = new URLSearchParams(location.search);
@@ -23,12 +32,20 @@ export async function show(main, page) {
   const stories = new Map(); // id → what was read of it
   const drawn = new Map(); // title → chart
 
-  const colour = (id) => `var(--head${Math.max(0, listing.findIndex((one) => one.id === id)) % 10})`;
+  const colour = (id) =>
+    `var(--head${
+      Math.max(
+        0,
+        listing.findIndex((one) => one.id === id),
+      ) % 10
+    })`;
 
   function keep() {
     const words = new URLSearchParams(location.search);
     words.set("runs", chosen.join(","));
-    for (const name of ["log", "smooth"]) if (settings[name]) words.set(name, "1"); else words.delete(name);
+    for (const name of ["log", "smooth"])
+      if (settings[name]) words.set(name, "1");
+      else words.delete(name);
     history.replaceState(null, "", `/runs?${words}`);
   }
 
@@ -38,7 +55,7 @@ export async function show(main, page) {
     for (const id of chosen ?? []) {
       const story = stories.get(id) ?? { id, next: 0, ...empty() };
       stories.set(id, story);
-      for (let more = true; more;) {
+      for (let more = true; more; ) {
         const told = await getJson(`/api/runs/${encodeURIComponent(id)}?after=${story.next}`);
         if (told.restart) Object.assign(story, empty());
         if (told.recipe) story.recipe = told.recipe;
@@ -59,8 +76,16 @@ export async function show(main, page) {
         if (chosen === null && listing.length) chosen = [listing[0].id];
         const changed = await look();
         if (changed || JSON.stringify(listing) !== before) draw();
-        say(listing.length ? (chosen?.length ? "" : page.words("choose_runs")) : page.words(page.runs ? "no_runs" : "no_runs_folder"));
-      } catch (error) { say(troubleWords(page, error), true); }
+        say(
+          listing.length
+            ? chosen?.length
+              ? ""
+              : page.words("choose_runs")
+            : page.words(page.runs ? "no_runs" : "no_runs_folder"),
+        );
+      } catch (error) {
+        say(troubleWords(page, error), true);
+      }
     }
     setTimeout(watch, EVERY);
   }
@@ -75,7 +100,11 @@ export async function show(main, page) {
     chosen = listing.map((one) => one.id).filter((one) => (one === id ? on : chosen?.includes(one)));
     keep();
     draw();
-    try { await look(); } catch (error) { say(troubleWords(page, error), true); }
+    try {
+      await look();
+    } catch (error) {
+      say(troubleWords(page, error), true);
+    }
     say(chosen.length ? "" : page.words("choose_runs"));
     draw();
   }
@@ -86,20 +115,57 @@ export async function show(main, page) {
     document.title = `${page.words("runs_title")} · Clearhead`;
     title.textContent = page.words("runs_title");
     const held = document.activeElement?.dataset?.run;
-    list.replaceChildren(...listing.map((one) => {
-      const box = el("input", { type: "checkbox", "data-run": one.id, onchange: () => choose(one.id, box.checked), style: { "accent-color": colour(one.id) } });
-      box.checked = Boolean(chosen?.includes(one.id));
-      return el("label", { class: "st-run" }, box, el("span", {}, el("b", {}, one.name), el("small", {}, facts(one))), el("i", { style: { background: colour(one.id) } }));
-    }));
+    list.replaceChildren(
+      ...listing.map((one) => {
+        const box = el("input", {
+          type: "checkbox",
+          "data-run": one.id,
+          onchange: () => choose(one.id, box.checked),
+          style: { "accent-color": colour(one.id) },
+        });
+        box.checked = Boolean(chosen?.includes(one.id));
+        return el(
+          "label",
+          { class: "st-run" },
+          box,
+          el("span", {}, el("b", {}, one.name), el("small", {}, facts(one))),
+          el("i", { style: { background: colour(one.id) } }),
+        );
+      }),
+    );
     if (held) list.querySelector(`[data-run="${held}"]`)?.focus();
     drawOptions();
     const shown = (chosen ?? []).map((id) => stories.get(id)).filter(Boolean);
-    const metrics = [...new Set(shown.flatMap((story) => Object.keys(story.measures)))].filter((name) => name !== "loss");
-    const wanted = shown.some((story) => story.begin || story.lines.loss.length) ? [
-      ...LINES.map(([key, name]) => [key, { title: page.words(key), log: name === "loss" && settings.log, smooth: name === "loss" && settings.smooth, marks: name === "loss", lines: shown.map((story) => line(story, story.lines[name], name === "loss" ? story.measures.loss : [])) }]),
-      ...metrics.map((name) => [`metric ${name}`, { title: page.words("chart_metric", { name: name.replaceAll("_", " ") }), marks: true, lines: shown.map((story) => line(story, [], story.measures[name] ?? [], true)) }]),
-    ] : [];
-    for (const [key, one] of drawn) if (!wanted.some(([name]) => name === key)) { one.destroy(); drawn.delete(key); }
+    const metrics = [...new Set(shown.flatMap((story) => Object.keys(story.measures)))].filter(
+      (name) => name !== "loss",
+    );
+    const wanted = shown.some((story) => story.begin || story.lines.loss.length)
+      ? [
+          ...LINES.map(([key, name]) => [
+            key,
+            {
+              title: page.words(key),
+              log: name === "loss" && settings.log,
+              smooth: name === "loss" && settings.smooth,
+              marks: name === "loss",
+              lines: shown.map((story) => line(story, story.lines[name], name === "loss" ? story.measures.loss : [])),
+            },
+          ]),
+          ...metrics.map((name) => [
+            `metric ${name}`,
+            {
+              title: page.words("chart_metric", { name: name.replaceAll("_", " ") }),
+              marks: true,
+              lines: shown.map((story) => line(story, [], story.measures[name] ?? [], true)),
+            },
+          ]),
+        ]
+      : [];
+    for (const [key, one] of drawn)
+      if (!wanted.some(([name]) => name === key)) {
+        one.destroy();
+        drawn.delete(key);
+      }
     for (const [key, given] of wanted) {
       if (!drawn.has(key)) drawn.set(key, chart(charts, page));
       drawn.get(key).update(given);
@@ -107,57 +173,161 @@ export async function show(main, page) {
     drawSamples(shown);
   }
 
-  const line = (story, points, marks = [], joined = false) => ({ name: listing.find((one) => one.id === story.id)?.name ?? story.id, colour: colour(story.id), points, marks: marks ?? [], joined });
+  const line = (story, points, marks = [], joined = false) => ({
+    name: listing.find((one) => one.id === story.id)?.name ?? story.id,
+    colour: colour(story.id),
+    points,
+    marks: marks ?? [],
+    joined,
+  });
 
   function drawOptions() {
     if (options.dataset.lang === page.lang || !listing.length) return;
     options.dataset.lang = page.lang;
-    options.replaceChildren(...[["log", "scale_log"], ["smooth", "smooth"]].map(([name, words]) => {
-      const box = el("input", { type: "checkbox", name, onchange: () => { settings[name] = box.checked; keep(); draw(); } });
-      box.checked = settings[name];
-      return el("label", { class: "st-param st-bool" }, el("span", {}, page.words(words)), box);
-    }));
+    options.replaceChildren(
+      ...[
+        ["log", "scale_log"],
+        ["smooth", "smooth"],
+      ].map(([name, words]) => {
+        const box = el("input", {
+          type: "checkbox",
+          name,
+          onchange: () => {
+            settings[name] = box.checked;
+            keep();
+            draw();
+          },
+        });
+        box.checked = settings[name];
+        return el("label", { class: "st-param st-bool" }, el("span", {}, page.words(words)), box);
+      }),
+    );
   }
 
   function facts(one) {
-    const story = stories.get(one.id), newest = story?.newest;
+    const story = stories.get(one.id),
+      newest = story?.newest;
     const silent = Date.now() / 1000 - one.changed;
-    const state = one.ended ? page.words(story?.end && story.end.finished === false ? "run_stopped" : "run_ended") : silent > SILENT ? page.words("run_quiet", { t: duration(silent) }) : page.words("run_going");
-    const at = newest ? page.words("of_steps", { n: whole(newest.step), all: whole(newest.steps) }) : one.step !== null ? page.words("step_n", { n: whole(one.step) }) : "";
-    const left = !one.ended && newest?.left && silent <= SILENT ? page.words("time_left", { t: duration(newest.left) }) : "";
-    return [state, at, typeof one.loss === "number" ? `${page.words("chart_loss")} ${number(one.loss)}` : "", left].filter(Boolean).join(" · ");
+    const state = one.ended
+      ? page.words(story?.end && story.end.finished === false ? "run_stopped" : "run_ended")
+      : silent > SILENT
+        ? page.words("run_quiet", { t: duration(silent) })
+        : page.words("run_going");
+    const at = newest
+      ? page.words("of_steps", { n: whole(newest.step), all: whole(newest.steps) })
+      : one.step !== null
+        ? page.words("step_n", { n: whole(one.step) })
+        : "";
+    const left =
+      !one.ended && newest?.left && silent <= SILENT ? page.words("time_left", { t: duration(newest.left) }) : "";
+    return [state, at, typeof one.loss === "number" ? `${page.words("chart_loss")} ${number(one.loss)}` : "", left]
+      .filter(Boolean)
+      .join(" · ");
   }
 
   const pages = new Map(); // id → which sample; nothing: the newest
   function drawSamples(shown) {
     const held = document.activeElement?.dataset?.sample;
-    samples.replaceChildren(...shown.map((story) => {
-      const name = listing.find((one) => one.id === story.id)?.name ?? story.id;
-      const parts = [];
-      if (story.samples.length) {
-        const last = story.samples.length - 1, at = Math.min(pages.get(story.id) ?? last, last), [step, text] = story.samples[at];
-        const slide = el("input", { type: "range", min: 0, max: last, value: at, "data-sample": story.id, "aria-label": `${page.words("sample_at")}: ${name}`, "aria-valuetext": page.words("step_n", { n: whole(step) }),
-          oninput: () => { if (Number(slide.value) === last) pages.delete(story.id); else pages.set(story.id, Number(slide.value)); drawSamples(shown); } });
-        parts.push(el("div", { class: "st-control" }, el("span", {}, page.words("samples")), last ? slide : "", el("output", {}, page.words("step_n", { n: whole(step) }))), el("p", { class: "st-written" }, text));
-      }
-      if (story.end?.test && Object.keys(story.end.test).length) parts.push(el("p", { class: "st-line" }, `${page.words("test_result")}: ${Object.entries(story.end.test).map(([metric, value]) => `${metric} ${number(value)}`).join(" · ")}`));
-      if (story.end?.text) parts.push(el("p", { class: "st-line st-error" }, story.end.text));
-      parts.push(...story.notes.map((text) => el("p", { class: "st-line" }, text)));
-      if (story.recipe) parts.push(el("details", { open: opened.has(story.id), ontoggle: (event) => (event.target.open ? opened.add(story.id) : opened.delete(story.id)) }, el("summary", {}, page.words("recipe")), el("div", { class: "st-code" }, el("pre", { tabindex: "0" }, story.recipe))));
-      return parts.length ? el("article", { style: { "--hue": colour(story.id) } }, el("h2", {}, name), el("p", { class: "st-facts" }, about(story.begin)), parts) : "";
-    }));
+    samples.replaceChildren(
+      ...shown.map((story) => {
+        const name = listing.find((one) => one.id === story.id)?.name ?? story.id;
+        const parts = [];
+        if (story.samples.length) {
+          const last = story.samples.length - 1,
+            at = Math.min(pages.get(story.id) ?? last, last),
+            [step, text] = story.samples[at];
+          const slide = el("input", {
+            type: "range",
+            min: 0,
+            max: last,
+            value: at,
+            "data-sample": story.id,
+            "aria-label": `${page.words("sample_at")}: ${name}`,
+            "aria-valuetext": page.words("step_n", { n: whole(step) }),
+            oninput: () => {
+              if (Number(slide.value) === last) pages.delete(story.id);
+              else pages.set(story.id, Number(slide.value));
+              drawSamples(shown);
+            },
+          });
+          parts.push(
+            el(
+              "div",
+              { class: "st-control" },
+              el("span", {}, page.words("samples")),
+              last ? slide : "",
+              el("output", {}, page.words("step_n", { n: whole(step) })),
+            ),
+            el("p", { class: "st-written" }, text),
+          );
+        }
+        if (story.end?.test && Object.keys(story.end.test).length)
+          parts.push(
+            el(
+              "p",
+              { class: "st-line" },
+              `${page.words("test_result")}: ${Object.entries(story.end.test)
+                .map(([metric, value]) => `${metric} ${number(value)}`)
+                .join(" · ")}`,
+            ),
+          );
+        if (story.end?.text) parts.push(el("p", { class: "st-line st-error" }, story.end.text));
+        parts.push(...story.notes.map((text) => el("p", { class: "st-line" }, text)));
+        if (story.recipe)
+          parts.push(
+            el(
+              "details",
+              {
+                open: opened.has(story.id),
+                ontoggle: (event) => (event.target.open ? opened.add(story.id) : opened.delete(story.id)),
+              },
+              el("summary", {}, page.words("recipe")),
+              el("div", { class: "st-code" }, el("pre", { tabindex: "0" }, story.recipe)),
+            ),
+          );
+        return parts.length
+          ? el(
+              "article",
+              { style: { "--hue": colour(story.id) } },
+              el("h2", {}, name),
+              el("p", { class: "st-facts" }, about(story.begin)),
+              parts,
+            )
+          : "";
+      }),
+    );
     if (held) samples.querySelector(`[data-sample="${held}"]`)?.focus();
   }
   const opened = new Set();
 
-  const about = (begin) => (begin ? [begin.family, begin.objective, page.words("n_parameters", { n: whole(begin.parameters) }), `${begin.device}${begin.devices > 1 ? ` × ${begin.devices}` : ""}`, begin.precision].filter(Boolean).join(" · ") : "");
+  const about = (begin) =>
+    begin
+      ? [
+          begin.family,
+          begin.objective,
+          page.words("n_parameters", { n: whole(begin.parameters) }),
+          `${begin.device}${begin.devices > 1 ? ` × ${begin.devices}` : ""}`,
+          begin.precision,
+        ]
+          .filter(Boolean)
+          .join(" · ")
+      : "";
 
   page.onChange(draw);
   draw();
   watch();
 }
 
-const empty = () => ({ begin: null, newest: null, end: null, recipe: null, lines: { loss: [], rate: [], tokens_per_second: [], gradient: [] }, measures: {}, samples: [], notes: [] });
+const empty = () => ({
+  begin: null,
+  newest: null,
+  end: null,
+  recipe: null,
+  lines: { loss: [], rate: [], tokens_per_second: [], gradient: [] },
+  measures: {},
+  samples: [],
+  notes: [],
+});
 
 /** A run that goes on begins again; what it does anew replaces what it did before. */
 function hear(story, event) {
@@ -169,9 +339,14 @@ function hear(story, event) {
     for (const name of Object.keys(story.measures)) story.measures[name] = until(story.measures[name]);
   } else if (event.event === "step") {
     story.newest = event;
-    for (const name of Object.keys(story.lines)) if (typeof event[name] === "number") story.lines[name].push([step, event[name]]);
+    for (const name of Object.keys(story.lines))
+      if (typeof event[name] === "number") story.lines[name].push([step, event[name]]);
   } else if (event.event === "evaluation") {
-    for (const [name, value] of Object.entries(event.metrics ?? {})) if (typeof value === "number") (story.measures[name] ??= []).push([step, value]);
+    for (const [name, value] of Object.entries(event.metrics ?? {}))
+      if (typeof value === "number") {
+        story.measures[name] ??= [];
+        story.measures[name].push([step, value]);
+      }
   } else if (event.event === "sample") story.samples.push([step, String(event.text)]);
   else if (event.event === "note") story.notes = [...story.notes, String(event.text)].slice(-5);
   else if (event.event === "end") story.end = event;

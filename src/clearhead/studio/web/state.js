@@ -13,8 +13,11 @@ const LONG = 3000;
 
 export function address(state) {
   const words = new URLSearchParams();
-  for (const name of PLAIN) if (state[name] !== undefined && state[name] !== null && state[name] !== "") words.set(name, state[name] === true ? "1" : state[name]);
-  for (const [name, value] of Object.entries(state.params ?? {})) if (value !== undefined && value !== null && value !== "") words.set(`.${name}`, String(value)); // a list: 0,1,2
+  for (const name of PLAIN)
+    if (state[name] !== undefined && state[name] !== null && state[name] !== "")
+      words.set(name, state[name] === true ? "1" : state[name]);
+  for (const [name, value] of Object.entries(state.params ?? {}))
+    if (value !== undefined && value !== null && value !== "") words.set(`.${name}`, String(value)); // a list: 0,1,2
   for (const [name, value] of Object.entries(state.state ?? {})) words.set(`@${name}`, JSON.stringify(value));
   const whole = String(words);
   return whole.length > LONG ? `/lab#${whole}` : whole ? `/lab?${whole}` : "/lab";
@@ -28,7 +31,13 @@ export function stateOf({ search, hash }) {
   for (const [name, value] of words) {
     if (PLAIN.includes(name)) state[name] = value;
     else if (name.startsWith(".")) state.params[name.slice(1)] = value;
-    else if (name.startsWith("@")) { try { state.state[name.slice(1)] = JSON.parse(value); } catch { /* a link that was cut off */ } }
+    else if (name.startsWith("@")) {
+      try {
+        state.state[name.slice(1)] = JSON.parse(value);
+      } catch {
+        /* a link that was cut off */
+      }
+    }
   }
   return state;
 }

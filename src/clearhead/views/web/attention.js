@@ -14,7 +14,8 @@ const SUMMARIES = ["entropy", "distance", "to_previous", "to_separator", "to_sam
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
 const view = {
-  /** view: lines | matrix | all, layer: its number, heads: those that are shown, token: the pinned query, key: the pinned key */
+  /** view: lines | matrix | all, layer: its number, heads: those that are shown, token: the pinned query, key: the
+   *  pinned key */
   start(found) {
     const best = tellingHead(found);
     return { view: "lines", layer: best.layer, heads: [best.head], token: best.token, key: null, sort: "layer" };
@@ -22,21 +23,58 @@ const view = {
   title(c) {
     const { view: how, token, key } = c.state;
     if (how === "all") return c.words("attention_all");
-    if (token !== null && c.finding.tokens[token]) return c.words("attention_of", { token: plain(textOf(c.finding.tokens[token])) });
-    if (key !== null && c.finding.keys[key]) return c.words("attention_to", { token: plain(textOf(c.finding.keys[key])) });
+    if (token !== null && c.finding.tokens[token])
+      return c.words("attention_of", { token: plain(textOf(c.finding.tokens[token])) });
+    if (key !== null && c.finding.keys[key])
+      return c.words("attention_to", { token: plain(textOf(c.finding.keys[key])) });
     return c.words(c.finding.side === "cross" ? "attention_cross" : "attention_lines");
   },
   reading: (c) => c.words(`attention_reading_${c.state.view}`),
   controls(c) {
     const { layer, view: how } = c.state;
     // Of two stacks there are three attentions; a finding holds one, and whoever shows it can fetch another.
-    const sides = c.finding.side !== "self" && c.options.onSide ? [c.group(c.words("attention_side"), c.finding.side, ["encoder", "decoder", "cross"].map((key) => [key, c.words(`side_${key}`)]), (key) => c.options.onSide(key))] : [];
-    const views = c.group(c.words("view"), how, ["lines", "matrix", "all"].map((key) => [key, c.words(`attention_view_${key}`)]), (key) => c.set({ view: key }));
+    const sides =
+      c.finding.side !== "self" && c.options.onSide
+        ? [
+            c.group(
+              c.words("attention_side"),
+              c.finding.side,
+              ["encoder", "decoder", "cross"].map((key) => [key, c.words(`side_${key}`)]),
+              (key) => c.options.onSide(key),
+            ),
+          ]
+        : [];
+    const views = c.group(
+      c.words("view"),
+      how,
+      ["lines", "matrix", "all"].map((key) => [key, c.words(`attention_view_${key}`)]),
+      (key) => c.set({ view: key }),
+    );
     if (how === "all") {
       const known = SUMMARIES.filter((name) => scale.isNumber(c.finding.summaries?.[0]?.[name]));
-      return [...sides, views, known.length && c.choice(c.words("sort"), c.state.sort, ["layer", ...known].map((key) => [key, c.words(`head_${key}`)]), (sort) => c.set({ sort }))].filter(Boolean);
+      return [
+        ...sides,
+        views,
+        known.length &&
+          c.choice(
+            c.words("sort"),
+            c.state.sort,
+            ["layer", ...known].map((key) => [key, c.words(`head_${key}`)]),
+            (sort) => c.set({ sort }),
+          ),
+      ].filter(Boolean);
     }
-    return [...sides, views, c.choice(c.words("layer"), layer, [...c.finding.layers].reverse().map((n) => [n, n]), (n) => c.set({ layer: Number(n) })), headButtons(c)];
+    return [
+      ...sides,
+      views,
+      c.choice(
+        c.words("layer"),
+        layer,
+        [...c.finding.layers].reverse().map((n) => [n, n]),
+        (n) => c.set({ layer: Number(n) }),
+      ),
+      headButtons(c),
+    ];
   },
   body(c, box) {
     ({ lines, matrix, all })[c.state.view](c, box);
@@ -45,7 +83,9 @@ const view = {
     yield ["layer", "head", "query", "query_token", "key", "key_token", "weight"];
     for (const [l, layer] of found.layers.entries()) {
       for (const [h, rows] of found.weights[l].entries()) {
-        for (let q = 0; q < rows.length; q++) for (let k = 0; k < rows[q].length; k++) yield [layer, found.heads[h], q, textOf(found.tokens[q]), k, textOf(found.keys[k]), rows[q][k]];
+        for (let q = 0; q < rows.length; q++)
+          for (let k = 0; k < rows[q].length; k++)
+            yield [layer, found.heads[h], q, textOf(found.tokens[q]), k, textOf(found.keys[k]), rows[q][k]];
       }
     }
   },
@@ -57,13 +97,15 @@ const elsewhere = (found, q, k) => found.side === "cross" || (k !== q && k !== q
 /** A head that has something to show: sharp, and not only for the first token, a separator or the one before. */
 function tellingHead(found) {
   let best = { layer: found.layers[0], head: found.heads[0], rows: found.weights[0][0], score: -1 };
-  const counts = found.keys.map((key) => key.word !== null), cross = found.side === "cross"; // millions of weights: looked up once
+  const counts = found.keys.map((key) => key.word !== null),
+    cross = found.side === "cross"; // millions of weights: looked up once
   for (const [l, layer] of found.layers.entries()) {
     for (const [h, rows] of found.weights[l].entries()) {
       let score = 0;
       for (let q = 2; q < rows.length; q++) {
         const row = rows[q];
-        for (let k = 1; k < row.length; k++) if (counts[k] && (cross || (k !== q && k !== q - 1))) score += row[k] * row[k];
+        for (let k = 1; k < row.length; k++)
+          if (counts[k] && (cross || (k !== q && k !== q - 1))) score += row[k] * row[k];
       }
       if (score > best.score) best = { layer, head: found.heads[h], rows, score };
     }
@@ -95,24 +137,59 @@ function headButtons(c) {
   const { heads } = c.finding;
   const buttons = heads.map((h) => {
     const on = c.state.heads.includes(h);
-    const button = el("button", { type: "button", "data-at": `head${h}`, "aria-pressed": String(on), "aria-label": c.words("head_n", { n: h }),
-      style: { "--hue": scale.css(scale.head(c, h)), "--on": scale.css(scale.onTop(c, scale.head(c, h))) }, onclick: (event) => choose(h, event.shiftKey || event.ctrlKey || event.metaKey) }, String(h));
+    const button = el(
+      "button",
+      {
+        type: "button",
+        "data-at": `head${h}`,
+        "aria-pressed": String(on),
+        "aria-label": c.words("head_n", { n: h }),
+        style: { "--hue": scale.css(scale.head(c, h)), "--on": scale.css(scale.onTop(c, scale.head(c, h))) },
+        onclick: (event) => choose(h, event.shiftKey || event.ctrlKey || event.metaKey),
+      },
+      String(h),
+    );
     return c.tells(button, () => headWords(c, c.state.layer, h));
   });
   const choose = (h, more) => {
     const rest = c.state.heads.filter((n) => n !== h);
-    c.set({ heads: more && c.state.view === "lines" ? (rest.length === c.state.heads.length ? [...rest, h].sort((a, b) => a - b) : rest.length ? rest : [h]) : [h] });
+    c.set({
+      heads:
+        more && c.state.view === "lines"
+          ? rest.length === c.state.heads.length
+            ? [...rest, h].sort((a, b) => a - b)
+            : rest.length
+              ? rest
+              : [h]
+          : [h],
+    });
     c.options.onHead?.({ layer: Number(c.state.layer), head: h });
   };
-  rove(buttons, { start: heads.indexOf(c.state.heads[0]), pick: (n) => choose(heads[n], false), other: (press, n) => press === "+" && (choose(heads[n], true), true) });
-  return el("span", { class: "ch-heads", role: "group", "aria-label": c.words("heads") }, el("span", { style: { "align-self": "center", "margin-right": ".4rem" } }, c.words("head")), buttons);
+  rove(buttons, {
+    start: heads.indexOf(c.state.heads[0]),
+    pick: (n) => choose(heads[n], false),
+    other(press, n) {
+      if (press === "+") choose(heads[n], true);
+      return press === "+";
+    },
+  });
+  return el(
+    "span",
+    { class: "ch-heads", role: "group", "aria-label": c.words("heads") },
+    el("span", { style: { "align-self": "center", "margin-right": ".4rem" } }, c.words("head")),
+    buttons,
+  );
 }
 
 function headWords(c, layer, head) {
   const found = summaryOf(c, Number(layer), head);
   const words = [c.words("layer_head", { layer, head })];
   for (const name of SUMMARIES) {
-    if (found && scale.isNumber(found[name])) words.push(`${c.words(`head_${name}`)} ${name === "entropy" || name === "distance" ? scale.number(found[name]) : scale.percent(found[name])}`);
+    if (found && scale.isNumber(found[name]))
+      words.push(
+        `${c.words(`head_${name}`)} ` +
+          `${name === "entropy" || name === "distance" ? scale.number(found[name]) : scale.percent(found[name])}`,
+      );
   }
   return words.join("\n");
 }
@@ -131,50 +208,144 @@ function lines(c, box) {
     const right = el("div", { class: "ch-aside" });
     parts.push(right);
     const side = Math.min(c.width - room - 48, 420);
-    right.append(el("p", { class: "ch-name" }, c.words("layer_head", { layer: c.state.layer, head: heads[0] })),
-      square(c, side, heads[0], (q) => lit(q, null)), facts(c, c.state.layer, heads[0]));
+    right.append(
+      el("p", { class: "ch-name" }, c.words("layer_head", { layer: c.state.layer, head: heads[0] })),
+      square(c, side, heads[0], (q) => lit(q, null)),
+      facts(c, c.state.layer, heads[0]),
+    );
   }
-  box.append(el("div", { class: "ch-columns", style: { "grid-template-columns": beside ? `${room}px minmax(0, 1fr)` : "minmax(0, 1fr)" } }, parts), key(c, heads));
+  box.append(
+    el(
+      "div",
+      {
+        class: "ch-columns",
+        style: { "grid-template-columns": beside ? `${room}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
+      },
+      parts,
+    ),
+    key(c, heads),
+  );
   lit = joined(c, left, room, heads);
 }
 
-const key = (c, heads) => scale.legend(c.words("attention_scale"), scale.steps(8, (t) => scale.ink(c, scale.head(c, heads[0]), t)), ["0", "0.5", "1"]);
+const key = (c, heads) =>
+  scale.legend(
+    c.words("attention_scale"),
+    scale.steps(8, (t) => scale.ink(c, scale.head(c, heads[0]), t)),
+    ["0", "0.5", "1"],
+  );
 
 function joined(c, box, room, heads) {
   const { tokens, keys } = c.finding;
   const [Q, K] = [tokens.length, keys.length];
   const pitch = Math.max(16, Math.min(28, 720 / Math.max(Q, K)));
-  const letter = 7.9, cross = c.finding.side === "cross";
-  const widest = (list) => Math.min(Math.max(...list.map((token) => [...visible(textOf(token))].length), 3) * letter + 14, room * 0.3);
+  const letter = 7.9,
+    cross = c.finding.side === "cross";
+  const widest = (list) =>
+    Math.min(Math.max(...list.map((token) => [...visible(textOf(token))].length), 3) * letter + 14, room * 0.3);
   const bars = room >= 560 ? Math.min(150, room * 0.16) : 0;
   const [l, r] = [Math.max(widest(tokens), cross ? 104 : 48), room - widest(keys) - 58 - bars];
   const y = (n) => 24 + n * pitch + pitch / 2;
   const height = 28 + Math.max(Q, K) * pitch;
-  const curve = (q, k) => { const bend = (r - l) * 0.45; return `M${l + 4} ${y(q)}C${l + 4 + bend} ${y(q)} ${r - 4 - bend} ${y(k)} ${r - 4} ${y(k)}`; };
+  const curve = (q, k) => {
+    const bend = (r - l) * 0.45;
+    return `M${l + 4} ${y(q)}C${l + 4 + bend} ${y(q)} ${r - 4 - bend} ${y(k)} ${r - 4} ${y(k)}`;
+  };
 
-  const still = svg("g", { class: "ch-lines" }), live = svg("g", { class: "ch-lines" }), shares = svg("g");
+  const still = svg("g", { class: "ch-lines" }),
+    live = svg("g", { class: "ch-lines" }),
+    shares = svg("g");
   const rows = svg("g");
-  const drawing = svg("svg", { width: room, height, role: "group", "aria-label": c.words("attention_lines") },
-    svg("text", { class: "ch-dim", x: l - 4, y: 12, "text-anchor": "end", style: cross ? "fill: var(--dec-text)" : null }, c.words(cross ? "decoder_reads" : "looks")),
-    svg("text", { class: "ch-dim", x: r + 4, y: 12, style: cross ? "fill: var(--enc-text)" : null }, c.words(cross ? "encoder_reads" : "looked_at")), still, live, rows, shares);
+  const drawing = svg(
+    "svg",
+    { width: room, height, role: "group", "aria-label": c.words("attention_lines") },
+    svg(
+      "text",
+      { class: "ch-dim", x: l - 4, y: 12, "text-anchor": "end", style: cross ? "fill: var(--dec-text)" : null },
+      c.words(cross ? "decoder_reads" : "looks"),
+    ),
+    svg(
+      "text",
+      { class: "ch-dim", x: r + 4, y: 12, style: cross ? "fill: var(--enc-text)" : null },
+      c.words(cross ? "encoder_reads" : "looked_at"),
+    ),
+    still,
+    live,
+    rows,
+    shares,
+  );
 
-  const path = (h, q, k, weight) => svg("path", { d: curve(q, k), stroke: scale.css(scale.head(c, h)), "stroke-opacity": (0.08 + weight * 0.92).toFixed(3), "stroke-width": (0.8 + weight * 5 * Math.min(1, pitch / 20)).toFixed(2) });
+  const path = (h, q, k, weight) =>
+    svg("path", {
+      d: curve(q, k),
+      stroke: scale.css(scale.head(c, h)),
+      "stroke-opacity": (0.08 + weight * 0.92).toFixed(3),
+      "stroke-width": (0.8 + weight * 5 * Math.min(1, pitch / 20)).toFixed(2),
+    });
   const all = [];
-  for (const h of heads) weightsOf(c, h).forEach((row, q) => row.forEach((weight, k) => { if (weight > 0.02) all.push([weight, h, q, k]); }));
+  for (const h of heads)
+    weightsOf(c, h).forEach((row, q) =>
+      row.forEach((weight, k) => {
+        if (weight > 0.02) all.push([weight, h, q, k]);
+      }),
+    );
   all.sort((a, b) => b[0] - a[0]);
-  still.append(...all.slice(0, LINES).reverse().map(([weight, h, q, k]) => path(h, q, k, weight)));
+  still.append(
+    ...all
+      .slice(0, LINES)
+      .reverse()
+      .map(([weight, h, q, k]) => path(h, q, k, weight)),
+  );
 
   const label = (token, list, n, side) => {
     const x = side === "q" ? l - 4 : r + 4;
     const wide = side === "q" ? l : room - r - 58 - bars;
-    const hit = svg("rect", { class: "ch-hit", x: side === "q" ? 0 : r, y: y(n) - pitch / 2, width: wide, height: pitch, rx: 3 });
-    const joint = joins(list, n) && svg("line", { x1: side === "q" ? l + 1 : r - 1, x2: side === "q" ? l + 1 : r - 1, y1: y(n - 1), y2: y(n), stroke: "var(--soft)", "stroke-width": 1.5 });
+    const hit = svg("rect", {
+      class: "ch-hit",
+      x: side === "q" ? 0 : r,
+      y: y(n) - pitch / 2,
+      width: wide,
+      height: pitch,
+      rx: 3,
+    });
+    const joint =
+      joins(list, n) &&
+      svg("line", {
+        x1: side === "q" ? l + 1 : r - 1,
+        x2: side === "q" ? l + 1 : r - 1,
+        y1: y(n - 1),
+        y2: y(n),
+        stroke: "var(--soft)",
+        "stroke-width": 1.5,
+      });
     const size = pitch < 18 ? "font-size: 12px" : undefined;
-    const text = svg("text", { x, y: y(n) + 4.5, "text-anchor": side === "q" ? "end" : "start", style: size, class: token.word === null ? "ch-aside" : null }, short(visible(textOf(token)), Math.floor((wide - 12) / letter)));
+    const text = svg(
+      "text",
+      {
+        x,
+        y: y(n) + 4.5,
+        "text-anchor": side === "q" ? "end" : "start",
+        style: size,
+        class: token.word === null ? "ch-aside" : null,
+      },
+      short(visible(textOf(token)), Math.floor((wide - 12) / letter)),
+    );
     const pinned = side === "q" ? c.state.token === n : c.state.token === null && c.state.key === n;
-    return svg("g", { class: `ch-row${pinned ? " ch-pinned" : ""}`, "data-at": `${side}${n}`, role: "button", "aria-label": visible(textOf(token)) }, hit, joint, text);
+    return svg(
+      "g",
+      {
+        class: `ch-row${pinned ? " ch-pinned" : ""}`,
+        "data-at": `${side}${n}`,
+        role: "button",
+        "aria-label": visible(textOf(token)),
+      },
+      hit,
+      joint,
+      text,
+    );
   };
-  const left = tokens.map((token, n) => label(token, tokens, n, "q")), right = keys.map((token, n) => label(token, keys, n, "k"));
+  const left = tokens.map((token, n) => label(token, tokens, n, "q")),
+    right = keys.map((token, n) => label(token, keys, n, "k"));
   rows.append(...left, ...right);
 
   const light = (q, k) => {
@@ -185,42 +356,91 @@ function joined(c, box, room, heads) {
     rows.classList.toggle("ch-faded", !none);
     const [drawn, numbers] = [[], []]; // put in all at once
     const list = none ? [] : q !== null ? keys : tokens;
-    const told = list.map((_, n) => Math.max(...heads.map((h) => (q !== null ? weightsOf(c, h)[q][n] : weightsOf(c, h)[n]?.[k]) || 0)));
+    const told = list.map((_, n) =>
+      Math.max(...heads.map((h) => (q !== null ? weightsOf(c, h)[q][n] : weightsOf(c, h)[n]?.[k]) || 0)),
+    );
     const least = Math.max(LEAST, [...told].sort((a, b) => b - a)[NUMBERED] ?? 0);
     list.forEach((_, n) => {
       for (const [order, h] of heads.entries()) {
         const weight = q !== null ? weightsOf(c, h)[q][n] : weightsOf(c, h)[n]?.[k];
         if (!(weight > LEAST)) continue;
         drawn.push(path(h, q ?? n, q !== null ? n : k, weight));
-        (q !== null ? right : left)[n].classList.toggle("ch-lit", weight > 0.1 || (q !== null ? right : left)[n].classList.contains("ch-lit"));
+        (q !== null ? right : left)[n].classList.toggle(
+          "ch-lit",
+          weight > 0.1 || (q !== null ? right : left)[n].classList.contains("ch-lit"),
+        );
         const thick = Math.min(9, (pitch - 6) / heads.length);
-        if (bars) numbers.push(svg("rect", { x: room - bars, y: y(n) - (thick * heads.length) / 2 + order * thick, width: Math.max(1, weight * bars), height: Math.max(1.5, thick - 0.5), rx: 2, fill: scale.css(scale.head(c, h)), "fill-opacity": 0.85 }));
+        if (bars)
+          numbers.push(
+            svg("rect", {
+              x: room - bars,
+              y: y(n) - (thick * heads.length) / 2 + order * thick,
+              width: Math.max(1, weight * bars),
+              height: Math.max(1.5, thick - 0.5),
+              rx: 2,
+              fill: scale.css(scale.head(c, h)),
+              "fill-opacity": 0.85,
+            }),
+          );
       }
-      if (told[n] > least) numbers.push(svg("text", { class: "ch-dim", x: room - bars - 8, y: y(n) + 4, "text-anchor": "end" }, scale.percent(told[n], 1)));
+      if (told[n] > least)
+        numbers.push(
+          svg(
+            "text",
+            { class: "ch-dim", x: room - bars - 8, y: y(n) + 4, "text-anchor": "end" },
+            scale.percent(told[n], 1),
+          ),
+        );
     });
     live.replaceChildren(...drawn);
     shares.replaceChildren(...numbers);
   };
   const rest = () => light(c.state.token, c.state.token === null ? c.state.key : null);
   const tell = (q, k, node) => c.tipAt(linesWords(c, q, k), node, true);
-  const pin = (q, k) => c.set(c.state.token === q && c.state.key === k ? { token: null, key: null } : { token: q, key: k });
+  const pin = (q, k) =>
+    c.set(c.state.token === q && c.state.key === k ? { token: null, key: null } : { token: q, key: k });
   const turn = (press) => {
-    const layers = c.finding.layers, at = layers.indexOf(Number(c.state.layer));
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[press], climb = { PageUp: 1, PageDown: -1 }[press];
-    if (step) { const known = c.finding.heads; c.set({ heads: [known.at((known.indexOf(heads[0]) + step) % known.length)] }); return true; }
-    if (climb) { c.set({ layer: layers[Math.max(0, Math.min(layers.length - 1, at + climb))] }); return true; }
+    const layers = c.finding.layers,
+      at = layers.indexOf(Number(c.state.layer));
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[press],
+      climb = { PageUp: 1, PageDown: -1 }[press];
+    if (step) {
+      const known = c.finding.heads;
+      c.set({ heads: [known.at((known.indexOf(heads[0]) + step) % known.length)] });
+      return true;
+    }
+    if (climb) {
+      c.set({ layer: layers[Math.max(0, Math.min(layers.length - 1, at + climb))] });
+      return true;
+    }
     return false;
   };
-  for (const [side, group] of [["q", left], ["k", right]]) {
+  for (const [side, group] of [
+    ["q", left],
+    ["k", right],
+  ]) {
     const of = (n) => (side === "q" ? [n, null] : [null, n]);
     group.forEach((row, n) => {
       row.addEventListener("pointerenter", () => light(...of(n)));
       row.addEventListener("pointerleave", rest);
       row.addEventListener("click", () => pin(...of(n)));
-      row.addEventListener("blur", () => { rest(); c.tip(""); });
+      row.addEventListener("blur", () => {
+        rest();
+        c.tip("");
+      });
     });
-    rove(group, { start: (side === "q" ? c.state.token : c.state.key) ?? 0, other: turn, pick: (n) => pin(...of(n)), release: () => c.set({ token: null, key: null }),
-      seen: (n) => { if (group[n].matches(":focus-visible")) { light(...of(n)); tell(...of(n), group[n]); } } });
+    rove(group, {
+      start: (side === "q" ? c.state.token : c.state.key) ?? 0,
+      other: turn,
+      pick: (n) => pin(...of(n)),
+      release: () => c.set({ token: null, key: null }),
+      seen: (n) => {
+        if (group[n].matches(":focus-visible")) {
+          light(...of(n));
+          tell(...of(n), group[n]);
+        }
+      },
+    });
   }
   box.append(drawing);
   rest();
@@ -232,43 +452,95 @@ function linesWords(c, q, k) {
   const rows = weightsOf(c);
   const list = q !== null ? Array.from(rows[q]) : Array.from(rows, (row) => row[k]);
   const others = q !== null ? c.finding.keys : c.finding.tokens;
-  const best = list.map((weight, n) => [weight, n]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([weight]) => weight > LEAST);
+  const best = list
+    .map((weight, n) => [weight, n])
+    .sort((a, b) => b[0] - a[0])
+    .slice(0, 3)
+    .filter(([weight]) => weight > LEAST);
   const own = visible(textOf(q !== null ? c.finding.tokens[q] : c.finding.keys[k]));
-  return `${own} ${q !== null ? "→" : "←"} ${best.map(([weight, n]) => `${visible(textOf(others[n]))} ${scale.percent(weight, 1)}`).join(", ")}`;
+  return (
+    `${own} ${q !== null ? "→" : "←"} ` +
+    `${best.map(([weight, n]) => `${visible(textOf(others[n]))} ${scale.percent(weight, 1)}`).join(", ")}`
+  );
 }
 
 // ---- one head as a matrix
 
 function matrix(c, box) {
   const { tokens, keys } = c.finding;
-  const head = c.state.heads[0], hue = scale.head(c, head), rows = weightsOf(c);
+  const head = c.state.heads[0],
+    hue = scale.head(c, head),
+    rows = weightsOf(c);
   const ramp = scale.steps(101, (t) => scale.ink(c, hue, t));
   const beside = c.width >= 900;
   const cells = heatmap(c, {
-    rows: tokens.map((t) => visible(textOf(t))), columns: keys.map((t) => visible(textOf(t))),
-    room: beside ? c.width - 330 : c.width, square: true, width: [3, 34], height: [3, 34],
-    rowTitle: c.words("query"), columnTitle: c.words("key"), label: c.words("attention_view_matrix"), name: "matrix",
-    colour: (q, k) => ramp[Math.round((rows[q][k] || 0) * 100)], text: (q, k) => (rows[q][k] >= 0.005 ? (rows[q][k] * 100).toFixed(0) : null),
+    rows: tokens.map((t) => visible(textOf(t))),
+    columns: keys.map((t) => visible(textOf(t))),
+    room: beside ? c.width - 330 : c.width,
+    square: true,
+    width: [3, 34],
+    height: [3, 34],
+    rowTitle: c.words("query"),
+    columnTitle: c.words("key"),
+    label: c.words("attention_view_matrix"),
+    name: "matrix",
+    colour: (q, k) => ramp[Math.round((rows[q][k] || 0) * 100)],
+    text: (q, k) => (rows[q][k] >= 0.005 ? (rows[q][k] * 100).toFixed(0) : null),
     tip: (q, k) => cellWords(c, head, q, k),
     picked: { row: c.state.token, column: c.state.key },
     pick: (q, k) => c.set(c.state.token === q && c.state.key === k ? { token: null, key: null } : { token: q, key: k }),
     release: () => c.set({ token: null, key: null }),
   });
   const parts = [el("div", {}, cells)];
-  if (beside) parts.push(el("div", {}, el("p", { class: "ch-name" }, c.words("layer_head", { layer: c.state.layer, head })), facts(c, c.state.layer, head)));
-  box.append(el("div", { class: "ch-columns", style: { "grid-template-columns": beside ? "max-content minmax(0, 1fr)" : "minmax(0, 1fr)" } }, parts), key(c, [head]));
+  if (beside)
+    parts.push(
+      el(
+        "div",
+        {},
+        el("p", { class: "ch-name" }, c.words("layer_head", { layer: c.state.layer, head })),
+        facts(c, c.state.layer, head),
+      ),
+    );
+  box.append(
+    el(
+      "div",
+      {
+        class: "ch-columns",
+        style: { "grid-template-columns": beside ? "max-content minmax(0, 1fr)" : "minmax(0, 1fr)" },
+      },
+      parts,
+    ),
+    key(c, [head]),
+  );
 }
 
-const cellWords = (c, head, q, k) => `${c.words("layer_head", { layer: c.state.layer, head })} · ${visible(textOf(c.finding.tokens[q]))} → ${visible(textOf(c.finding.keys[k]))} · ${scale.number(weightsOf(c, head)[q][k])}`;
+const cellWords = (c, head, q, k) =>
+  `${c.words("layer_head", { layer: c.state.layer, head })} · ${visible(textOf(c.finding.tokens[q]))} → ` +
+  `${visible(textOf(c.finding.keys[k]))} · ${scale.number(weightsOf(c, head)[q][k])}`;
 
 /** The matrix without labels, beside the lines or for the head under the pointer. */
 function square(c, side, head, seen) {
-  const rows = weightsOf(c, head), hue = scale.head(c, head);
+  const rows = weightsOf(c, head),
+    hue = scale.head(c, head);
   const { tokens, keys } = c.finding;
   const ramp = scale.steps(101, (t) => scale.ink(c, hue, t));
-  return heatmap(c, { rows: tokens.map(textOf), columns: keys.map(textOf), bare: true, room: side, width: [1, 34], height: [1, 34], square: true, name: "square",
-    label: c.words("attention_view_matrix"), colour: (q, k) => ramp[Math.round((rows[q][k] || 0) * 100)], tip: (q, k) => cellWords(c, head, q, k), seen,
-    pick: (q) => c.set({ token: c.state.token === q ? null : q, key: null }), release: () => c.set({ token: null, key: null }), picked: { row: c.state.token, column: null } });
+  return heatmap(c, {
+    rows: tokens.map(textOf),
+    columns: keys.map(textOf),
+    bare: true,
+    room: side,
+    width: [1, 34],
+    height: [1, 34],
+    square: true,
+    name: "square",
+    label: c.words("attention_view_matrix"),
+    colour: (q, k) => ramp[Math.round((rows[q][k] || 0) * 100)],
+    tip: (q, k) => cellWords(c, head, q, k),
+    seen,
+    pick: (q) => c.set({ token: c.state.token === q ? null : q, key: null }),
+    release: () => c.set({ token: null, key: null }),
+    picked: { row: c.state.token, column: null },
+  });
 }
 
 /** What sums a head up. */
@@ -277,8 +549,19 @@ function facts(c, layer, head) {
   if (!found) return "";
   const rows = SUMMARIES.filter((name) => scale.isNumber(found[name])).map((name) => {
     const share = !["entropy", "distance"].includes(name);
-    const bar = share ? el("span", { class: "ch-bar", style: { width: `${Math.max(1, found[name] * 72)}px`, background: scale.css(scale.head(c, head)) } }) : "";
-    return el("tr", {}, el("td", { style: { font: "13px var(--sans)" } }, c.words(`head_${name}`)), el("td", {}, share ? scale.percent(found[name]) : scale.number(found[name])), el("td", { class: "ch-barcell" }, bar));
+    const bar = share
+      ? el("span", {
+          class: "ch-bar",
+          style: { width: `${Math.max(1, found[name] * 72)}px`, background: scale.css(scale.head(c, head)) },
+        })
+      : "";
+    return el(
+      "tr",
+      {},
+      el("td", { style: { font: "13px var(--sans)" } }, c.words(`head_${name}`)),
+      el("td", {}, share ? scale.percent(found[name]) : scale.number(found[name])),
+      el("td", { class: "ch-barcell" }, bar),
+    );
   });
   return el("table", { class: "ch-table", style: { "margin-top": ".8rem" } }, rows);
 }
@@ -291,18 +574,30 @@ function all(c, box) {
   const side = Math.min(340, Math.floor(c.width * 0.3));
   const room = beside ? c.width - side - 48 : c.width;
   const tiles = [];
-  layers.forEach((layer, l) => heads.forEach((h, n) => tiles.push({ layer, l, h, place: n, rows: weights[l][n], found: summaryOf(c, layer, h) })));
+  layers.forEach((layer, l) =>
+    heads.forEach((h, n) => tiles.push({ layer, l, h, place: n, rows: weights[l][n], found: summaryOf(c, layer, h) })),
+  );
   const sorted = c.state.sort !== "layer";
   if (sorted) tiles.sort((a, b) => (b.found?.[c.state.sort] ?? -1) - (a.found?.[c.state.sort] ?? -1));
   const across = sorted ? Math.min(12, Math.max(3, Math.floor(room / 76))) : heads.length;
-  const edge = sorted ? 0 : 26, crown = sorted ? 0 : 22, gap = room > 500 ? 6 : 3, foot = sorted ? 16 : 0;
+  const edge = sorted ? 0 : 26,
+    crown = sorted ? 0 : 22,
+    gap = room > 500 ? 6 : 3,
+    foot = sorted ? 16 : 0;
   const size = Math.max(18, Math.min(96, Math.floor((room - edge) / across) - gap));
   const down = sorted ? Math.ceil(tiles.length / across) : layers.length;
   const place = (tile, n) => (sorted ? [n % across, Math.floor(n / across)] : [tile.place, layers.length - 1 - tile.l]);
   const [W, H] = [edge + across * (size + gap), crown + down * (size + gap + foot)];
 
   const ratio = Math.min(window.devicePixelRatio || 1, 2);
-  const canvas = el("canvas", { class: "ch-cells", tabindex: "0", role: "img", "aria-label": c.words("attention_all"), "data-at": "all", style: { position: "static", width: `${W}px`, height: `${H}px`, "image-rendering": "auto" } });
+  const canvas = el("canvas", {
+    class: "ch-cells",
+    tabindex: "0",
+    role: "img",
+    "aria-label": c.words("attention_all"),
+    "data-at": "all",
+    style: { position: "static", width: `${W}px`, height: `${H}px`, "image-rendering": "auto" },
+  });
   canvas.width = W * ratio;
   canvas.height = H * ratio;
   const pen = canvas.getContext("2d");
@@ -313,7 +608,9 @@ function all(c, box) {
     pen.textAlign = "center";
     heads.forEach((head, h) => pen.fillText(head, edge + h * (size + gap) + size / 2, 12));
     pen.textAlign = "right";
-    layers.forEach((layer, l) => pen.fillText(layer, edge - 8, crown + (layers.length - 1 - l) * (size + gap) + size / 2 + 4));
+    layers.forEach((layer, l) =>
+      pen.fillText(layer, edge - 8, crown + (layers.length - 1 - l) * (size + gap) + size / 2 + 4),
+    );
   }
   const where = new Map();
   const wash = c.colour("wash");
@@ -327,18 +624,44 @@ function all(c, box) {
     if (sorted) {
       pen.textAlign = "left";
       pen.fillStyle = scale.css(c.colour("soft"));
-      pen.fillText(size > 44 ? `${tile.layer}·${tile.h}  ${scale.number(tile.found?.[c.state.sort])}` : `${tile.layer}·${tile.h}`, x, y + size + 12);
+      pen.fillText(
+        size > 44 ? `${tile.layer}·${tile.h}  ${scale.number(tile.found?.[c.state.sort])}` : `${tile.layer}·${tile.h}`,
+        x,
+        y + size + 12,
+      );
     }
     where.set(`${column},${row}`, tile);
     Object.assign(tile, { x, y, n });
   });
   const frame = svg("rect", { class: "ch-cursor", width: size + 4, height: size + 4, visibility: "hidden" });
   const chosen = tiles.find((tile) => tile.layer === Number(c.state.layer) && tile.h === c.state.heads[0]) ?? tiles[0];
-  const pin = svg("g", { class: "ch-pin" }, svg("rect", { x: chosen.x - 2, y: chosen.y - 2, width: size + 4, height: size + 4, "stroke-width": 2 }));
-  const stage = el("div", { class: "ch-matrix", style: { width: `${W}px` } }, canvas, svg("svg", { class: "ch-over", width: W, height: H }, pin, frame));
-  const panel = el("div", {}, el("p", { class: "ch-name" }, c.words("layer_head", { layer: chosen.layer, head: chosen.h })),
-    square(c, beside ? side : Math.min(c.width, 320), chosen.h), facts(c, chosen.layer, chosen.h),
-    el("p", {}, el("button", { type: "button", class: "ch-link", "data-at": "see-lines", onclick: () => c.set({ view: "lines" }) }, c.words("see_lines"))));
+  const pin = svg(
+    "g",
+    { class: "ch-pin" },
+    svg("rect", { x: chosen.x - 2, y: chosen.y - 2, width: size + 4, height: size + 4, "stroke-width": 2 }),
+  );
+  const stage = el(
+    "div",
+    { class: "ch-matrix", style: { width: `${W}px` } },
+    canvas,
+    svg("svg", { class: "ch-over", width: W, height: H }, pin, frame),
+  );
+  const panel = el(
+    "div",
+    {},
+    el("p", { class: "ch-name" }, c.words("layer_head", { layer: chosen.layer, head: chosen.h })),
+    square(c, beside ? side : Math.min(c.width, 320), chosen.h),
+    facts(c, chosen.layer, chosen.h),
+    el(
+      "p",
+      {},
+      el(
+        "button",
+        { type: "button", class: "ch-link", "data-at": "see-lines", onclick: () => c.set({ view: "lines" }) },
+        c.words("see_lines"),
+      ),
+    ),
+  );
   let at = chosen;
   const light = (tile, aloud) => {
     at = tile;
@@ -348,18 +671,38 @@ function all(c, box) {
     const box = canvas.getBoundingClientRect();
     c.tip(headWords(c, tile.layer, tile.h), box.left + tile.x + size / 2, box.top + tile.y, aloud);
   };
-  const dim = () => { frame.setAttribute("visibility", "hidden"); c.tip(""); };
+  const dim = () => {
+    frame.setAttribute("visibility", "hidden");
+    c.tip("");
+  };
   const under = (event) => {
     const box = canvas.getBoundingClientRect();
-    return where.get(`${Math.floor((event.clientX - box.left - edge) / (size + gap))},${Math.floor((event.clientY - box.top - crown) / (size + gap + foot))}`);
+    const column = Math.floor((event.clientX - box.left - edge) / (size + gap));
+    const row = Math.floor((event.clientY - box.top - crown) / (size + gap + foot));
+    return where.get(`${column},${row}`);
   };
-  canvas.addEventListener("pointermove", (event) => { const tile = under(event); if (tile) light(tile); else dim(); });
+  canvas.addEventListener("pointermove", (event) => {
+    const tile = under(event);
+    if (tile) light(tile);
+    else dim();
+  });
   canvas.addEventListener("pointerleave", dim);
   canvas.addEventListener("blur", dim);
-  canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible")) light(at, true); });
-  const pick = (tile) => { c.set({ layer: tile.layer, heads: [tile.h] }); c.options.onHead?.({ layer: tile.layer, head: tile.h }); };
-  canvas.addEventListener("click", (event) => { const tile = under(event); if (tile) pick(tile); });
-  canvas.addEventListener("dblclick", (event) => { const tile = under(event); if (tile) c.set({ view: "lines", layer: tile.layer, heads: [tile.h] }); });
+  canvas.addEventListener("focus", () => {
+    if (canvas.matches(":focus-visible")) light(at, true);
+  });
+  const pick = (tile) => {
+    c.set({ layer: tile.layer, heads: [tile.h] });
+    c.options.onHead?.({ layer: tile.layer, head: tile.h });
+  };
+  canvas.addEventListener("click", (event) => {
+    const tile = under(event);
+    if (tile) pick(tile);
+  });
+  canvas.addEventListener("dblclick", (event) => {
+    const tile = under(event);
+    if (tile) c.set({ view: "lines", layer: tile.layer, heads: [tile.h] });
+  });
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (step) {
@@ -367,11 +710,24 @@ function all(c, box) {
       const [column, row] = place(at, at.n);
       const next = where.get(`${column + step[0]},${row + step[1]}`);
       if (next) light(next, true);
-    } else if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(at); } else if (event.key === "Escape") dim();
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      pick(at);
+    } else if (event.key === "Escape") dim();
   });
   const axis = sorted ? "" : el("p", { class: "ch-name", style: { "font-weight": 400 } }, c.words("all_axes"));
-  box.append(el("div", { class: "ch-columns", style: { "grid-template-columns": beside ? `max-content minmax(0, ${side}px)` : "minmax(0, 1fr)" } },
-    el("div", { class: "ch-wide" }, axis, stage), panel), key(c, [at.h]));
+  box.append(
+    el(
+      "div",
+      {
+        class: "ch-columns",
+        style: { "grid-template-columns": beside ? `max-content minmax(0, ${side}px)` : "minmax(0, 1fr)" },
+      },
+      el("div", { class: "ch-wide" }, axis, stage),
+      panel,
+    ),
+    key(c, [at.h]),
+  );
 }
 
 /** A small picture of a weight matrix: of cells that share a pixel the strongest is shown. */

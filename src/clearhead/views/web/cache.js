@@ -7,7 +7,9 @@ import { amount } from "./parameters.js";
 import * as scale from "./scale.js";
 import { plain, signed, visible } from "./tokens.js";
 
-const COMPUTED = 0.92, READ = 0.24, SOON = 0.035; // ink of keys: computed now, only read, not there yet
+const COMPUTED = 0.92,
+  READ = 0.24,
+  SOON = 0.035; // ink of keys: computed now, only read, not there yet
 const LEAN = 36; // pixels that the last slanted name needs
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
@@ -16,18 +18,41 @@ const view = {
   /** step: the pinned row */
   start: () => ({ step: null }),
   title: (c) => c.words("cache_title"),
-  reading: (c) => `${c.words("cache_reading", { layers: c.finding.layers })}${c.finding.source.length ? ` ${c.words("cache_reading_source", { count: c.finding.source.length })}` : ""}`,
+  reading(c) {
+    const count = c.finding.source.length;
+    const own = c.words("cache_reading", { layers: c.finding.layers });
+    return count ? `${own} ${c.words("cache_reading_source", { count })}` : own;
+  },
   body(c, box) {
     const beside = c.width >= 760;
     const room = (beside ? Math.floor((c.width - 48) / 2) : c.width) - LEAN;
     box.append(
-      el("div", { class: "ch-columns", style: { "grid-template-columns": beside ? "minmax(0, 1fr) minmax(0, 1fr)" : "minmax(0, 1fr)" } }, grid(c, false, room), grid(c, true, room)),
-      el("div", { class: "ch-keys ch-legend" }, [["cache_computed", COMPUTED], ["cache_read", READ]].map(([key, ink]) => el("span", {}, el("i", { style: { background: scale.css(scale.ink(c, "k", ink)) } }), c.words(key)))),
-      work(c));
+      el(
+        "div",
+        {
+          class: "ch-columns",
+          style: { "grid-template-columns": beside ? "minmax(0, 1fr) minmax(0, 1fr)" : "minmax(0, 1fr)" },
+        },
+        grid(c, false, room),
+        grid(c, true, room),
+      ),
+      el(
+        "div",
+        { class: "ch-keys ch-legend" },
+        [
+          ["cache_computed", COMPUTED],
+          ["cache_read", READ],
+        ].map(([key, ink]) =>
+          el("span", {}, el("i", { style: { background: scale.css(scale.ink(c, "k", ink)) } }), c.words(key)),
+        ),
+      ),
+      work(c),
+    );
   },
   *table(found) {
     yield ["step", "token", "length", "computed", "seen", "work", "without", "kept"];
-    for (const [n, one] of found.steps.entries()) yield [n + 1, one.token, one.length, one.computed, one.seen, one.work, one.without, one.kept];
+    for (const [n, one] of found.steps.entries())
+      yield [n + 1, one.token, one.length, one.computed, one.seen, one.work, one.without, one.kept];
   },
 };
 
@@ -42,26 +67,80 @@ function grid(c, cached, room) {
     return k >= step.length - step.seen ? "read" : "unseen";
   };
   const inks = { computed: COMPUTED, read: READ, unread: SOON, unseen: SOON };
-  return el("div", {}, el("p", { class: "ch-name" }, c.words(cached ? "cache_with" : "cache_without")), heatmap(c, {
-    rows: steps.map((step) => visible(step.token)), columns: read.map(visible), room, width: [5, 34], height: [12, 22], rowTitle: c.words("cache_writes"), label: c.words(cached ? "cache_with" : "cache_without"), name: cached ? "with" : "without",
-    colour: (r, k) => scale.ink(c, "k", inks[state(r, k)]),
-    tip: (r, k) => `${c.words(`cache_tip_${state(r, k)}`, { token: visible(read[k]), writes: visible(steps[r].token) })}\n${tell(c, steps[r])}`,
-    picked: c.state.step === null ? null : { row: c.state.step, column: null }, pick: (r) => c.set({ step: c.state.step === r ? null : r }), release: () => c.set({ step: null }),
-  }));
+  return el(
+    "div",
+    {},
+    el("p", { class: "ch-name" }, c.words(cached ? "cache_with" : "cache_without")),
+    heatmap(c, {
+      rows: steps.map((step) => visible(step.token)),
+      columns: read.map(visible),
+      room,
+      width: [5, 34],
+      height: [12, 22],
+      rowTitle: c.words("cache_writes"),
+      label: c.words(cached ? "cache_with" : "cache_without"),
+      name: cached ? "with" : "without",
+      colour: (r, k) => scale.ink(c, "k", inks[state(r, k)]),
+      tip(r, k) {
+        const names = { token: visible(read[k]), writes: visible(steps[r].token) };
+        return `${c.words(`cache_tip_${state(r, k)}`, names)}\n${tell(c, steps[r])}`;
+      },
+      picked: c.state.step === null ? null : { row: c.state.step, column: null },
+      pick: (r) => c.set({ step: c.state.step === r ? null : r }),
+      release: () => c.set({ step: null }),
+    }),
+  );
 }
 
-const tell = (c, step) => `${c.words("cache_without")} ${scale.whole(step.without)} · ${c.words("cache_with")} ${scale.whole(step.work)}`;
+const tell = (c, step) =>
+  `${c.words("cache_without")} ${scale.whole(step.without)} · ${c.words("cache_with")} ${scale.whole(step.work)}`;
 
 function work(c) {
   const { steps } = c.finding;
   const most = Math.max(...steps.map((step) => step.without));
   const sum = (name) => steps.reduce((total, step) => total + step[name], 0);
-  const rows = steps.map((step, n) => c.tells(el("div", { class: `ch-choice${c.state.step === n ? " ch-on-row" : ""}`, tabindex: "-1", "data-step": n }, el("span", {}, signed(step.token)), el("span", { class: "ch-share ch-was" }, amount(step.without)), el("span", { class: "ch-share" }, amount(step.work)),
-    el("span", { class: "ch-track ch-both" }, el("span", { class: "ch-ghost", style: { width: `${(step.without / most) * 100}%` } }), el("span", { class: "ch-bar", style: { width: `${(step.work / most) * 100}%`, background: "var(--k)" } }))), () => `${plain(step.token)}\n${tell(c, step)}`));
-  const head = el("div", { class: "ch-choice ch-headline" }, el("span", { style: { "text-align": "start" } }, c.words("cache_writes")), el("span", {}, c.words("cache_without_short")), el("span", {}, c.words("cache_with_short")), el("span", {}));
+  const rows = steps.map((step, n) =>
+    c.tells(
+      el(
+        "div",
+        { class: `ch-choice${c.state.step === n ? " ch-on-row" : ""}`, tabindex: "-1", "data-step": n },
+        el("span", {}, signed(step.token)),
+        el("span", { class: "ch-share ch-was" }, amount(step.without)),
+        el("span", { class: "ch-share" }, amount(step.work)),
+        el(
+          "span",
+          { class: "ch-track ch-both" },
+          el("span", { class: "ch-ghost", style: { width: `${(step.without / most) * 100}%` } }),
+          el("span", { class: "ch-bar", style: { width: `${(step.work / most) * 100}%`, background: "var(--k)" } }),
+        ),
+      ),
+      () => `${plain(step.token)}\n${tell(c, step)}`,
+    ),
+  );
+  const head = el(
+    "div",
+    { class: "ch-choice ch-headline" },
+    el("span", { style: { "text-align": "start" } }, c.words("cache_writes")),
+    el("span", {}, c.words("cache_without_short")),
+    el("span", {}, c.words("cache_with_short")),
+    el("span", {}),
+  );
   const kept = steps.at(-1).kept;
-  const total = c.words("cache_total", { without: amount(sum("without")), work: amount(sum("work")), saved: scale.percent(1 - sum("work") / sum("without")), kept: scale.whole(kept), size: size(kept * c.finding.bytes) });
-  return el("div", { class: "ch-part" }, el("p", { class: "ch-name" }, c.words("cache_work")), el("div", { class: "ch-ranked ch-chances" }, head, rows), el("p", { class: "ch-say", "data-saved": 1 - sum("work") / sum("without") }, total));
+  const total = c.words("cache_total", {
+    without: amount(sum("without")),
+    work: amount(sum("work")),
+    saved: scale.percent(1 - sum("work") / sum("without")),
+    kept: scale.whole(kept),
+    size: size(kept * c.finding.bytes),
+  });
+  return el(
+    "div",
+    { class: "ch-part" },
+    el("p", { class: "ch-name" }, c.words("cache_work")),
+    el("div", { class: "ch-ranked ch-chances" }, head, rows),
+    el("p", { class: "ch-say", "data-saved": 1 - sum("work") / sum("without") }, total),
+  );
 }
 
-const size = (bytes) => (bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 10).toFixed(0)} KiB`);
+const size = (bytes) =>
+  bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 2 ** 10).toFixed(0)} KiB`;

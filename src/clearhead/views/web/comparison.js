@@ -10,22 +10,44 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const view = {
   start: () => ({ layer: null, candidate: null }),
-  title: (c) => c.words("comparison_title", { list: c.finding.candidates.map((one) => `“${plain(one.text)}”`).join(c.words("or")) }),
+  title: (c) =>
+    c.words("comparison_title", {
+      list: c.finding.candidates.map((one) => `“${plain(one.text)}”`).join(c.words("or")),
+    }),
   reading: (c) => c.words("comparison_reading"),
   body(c, box) {
     const { layers, candidates, ranks, probabilities } = c.finding;
     const ahead = ranks.map((row) => row.indexOf(Math.min(...row)));
-    box.append(heatmap(c, {
-      rows: layers.map((layer) => layerName(c, layer)), columns: candidates.map((one) => visible(one.text)), upward: true, width: [56, 200], height: [20, 28],
-      label: c.words("comparison_reading"), name: "candidates",
-      colour: (r, k) => scale.rank(c, ranks[r][k]), text: (r, k) => `${k === ahead[r] && candidates.length > 1 ? "▸ " : ""}${scale.whole(ranks[r][k])}`,
-      tip: (r, k) => `${layerName(c, layers[r])} · ${visible(candidates[k].text)} · ${c.words("rank_n", { n: scale.whole(ranks[r][k]) })} · ${scale.percent(probabilities[r][k], 2)}`,
-      picked: { row: c.state.layer, column: c.state.candidate }, pick: (r, k) => c.set(c.state.layer === r && c.state.candidate === k ? { layer: null, candidate: null } : { layer: r, candidate: k }),
-      release: () => c.set({ layer: null, candidate: null }),
-    }), rankLegend(c));
+    box.append(
+      heatmap(c, {
+        rows: layers.map((layer) => layerName(c, layer)),
+        columns: candidates.map((one) => visible(one.text)),
+        upward: true,
+        width: [56, 200],
+        height: [20, 28],
+        label: c.words("comparison_reading"),
+        name: "candidates",
+        colour: (r, k) => scale.rank(c, ranks[r][k]),
+        text: (r, k) => `${k === ahead[r] && candidates.length > 1 ? "▸ " : ""}${scale.whole(ranks[r][k])}`,
+        tip: (r, k) =>
+          `${layerName(c, layers[r])} · ${visible(candidates[k].text)} · ` +
+          `${c.words("rank_n", { n: scale.whole(ranks[r][k]) })} · ${scale.percent(probabilities[r][k], 2)}`,
+        picked: { row: c.state.layer, column: c.state.candidate },
+        pick: (r, k) =>
+          c.set(
+            c.state.layer === r && c.state.candidate === k
+              ? { layer: null, candidate: null }
+              : { layer: r, candidate: k },
+          ),
+        release: () => c.set({ layer: null, candidate: null }),
+      }),
+      rankLegend(c),
+    );
   },
   *table(found) {
     yield ["layer", "candidate", "rank", "probability"];
-    for (const [r, layer] of found.layers.entries()) for (const [k, one] of found.candidates.entries()) yield [layer, one.text, found.ranks[r][k], found.probabilities[r][k]];
+    for (const [r, layer] of found.layers.entries())
+      for (const [k, one] of found.candidates.entries())
+        yield [layer, one.text, found.ranks[r][k], found.probabilities[r][k]];
   },
 };

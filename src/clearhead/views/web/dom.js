@@ -11,7 +11,8 @@ function fill(node, given, children) {
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (key === "style" && typeof value === "object") {
       for (const [name, set] of Object.entries(value)) node.style.setProperty(name, set);
-    } else if (key === "style") node.style.cssText = value; // as an attribute, strict pages would forbid it
+    } else if (key === "style")
+      node.style.cssText = value; // as an attribute, strict pages would forbid it
     else node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
@@ -19,7 +20,8 @@ function fill(node, given, children) {
 }
 
 /** Tab stops at one of the items; arrows move among them, Enter pins, Escape releases.
- *  across: how many stand side by side, so that up and down move by a row; 0 for a list, where all arrows step by one. */
+ *  across: how many stand side by side, so that up and down move by a row; 0 for a list, where all arrows
+ *  step by one. */
 export function rove(items, { start = 0, across = 0, seen, pick, release, other } = {}) {
   let at = Math.max(0, Math.min(start, items.length - 1));
   items.forEach((item, n) => {

@@ -18,13 +18,25 @@ import { say } from "./words.js";
  */
 export function figure(element, finding, options, view) {
   const frame = {
-    question: el("h3", { class: "ch-question" }), model: el("span", { class: "ch-model" }),
+    question: el("h3", { class: "ch-question" }),
+    model: el("span", { class: "ch-model" }),
     controls: el("div", { class: "ch-controls", "data-picture": "no" }),
-    body: el("div", { class: "ch-body" }), reading: el("figcaption"), live: el("div", { class: "ch-live", "aria-live": "polite" }),
-    tip: el("div", { class: "ch-tip", role: "presentation", hidden: true }), menu: el("div", { class: "ch-menu", "data-picture": "no" }),
+    body: el("div", { class: "ch-body" }),
+    reading: el("figcaption"),
+    live: el("div", { class: "ch-live", "aria-live": "polite" }),
+    tip: el("div", { class: "ch-tip", role: "presentation", hidden: true }),
+    menu: el("div", { class: "ch-menu", "data-picture": "no" }),
   };
-  const root = el("figure", { class: "ch ch-figure", "data-kind": finding.kind },
-    el("header", {}, frame.question, frame.model, frame.menu), frame.controls, frame.body, frame.reading, frame.live, frame.tip);
+  const root = el(
+    "figure",
+    { class: "ch ch-figure", "data-kind": finding.kind },
+    el("header", {}, frame.question, frame.model, frame.menu),
+    frame.controls,
+    frame.body,
+    frame.reading,
+    frame.live,
+    frame.tip,
+  );
   element.append(root);
 
   let given = {};
@@ -36,11 +48,19 @@ export function figure(element, finding, options, view) {
 
   const c = {
     finding,
-    get lang() { return given.lang === "zh" ? "zh" : "en"; },
-    get state() { return state; },
-    get width() { return width; },
+    get lang() {
+      return given.lang === "zh" ? "zh" : "en";
+    },
+    get state() {
+      return state;
+    },
+    get width() {
+      return width;
+    },
     /** What whoever shows the figure gave, such as what to do when something is picked. */
-    get options() { return given; },
+    get options() {
+      return given;
+    },
     words: (key, values) => say(c.lang, key, values),
     /** The state changes, the figure is redrawn, and whoever shows it is told. */
     set(change) {
@@ -49,7 +69,10 @@ export function figure(element, finding, options, view) {
       given.onState?.({ ...state });
     },
     tip(text, x, y, aloud = false) {
-      if (!text) { frame.tip.hidden = true; return; }
+      if (!text) {
+        frame.tip.hidden = true;
+        return;
+      }
       frame.tip.textContent = text;
       frame.tip.hidden = false;
       const [outer, own] = [root.getBoundingClientRect(), frame.tip.getBoundingClientRect()];
@@ -68,7 +91,9 @@ export function figure(element, finding, options, view) {
     tells(node, text) {
       node.addEventListener("pointerenter", () => c.tipAt(text(), node));
       node.addEventListener("pointerleave", () => c.tip(""));
-      node.addEventListener("focus", () => { if (node.matches(":focus-visible")) c.tipAt(text(), node, true); });
+      node.addEventListener("focus", () => {
+        if (node.matches(":focus-visible")) c.tipAt(text(), node, true);
+      });
       node.addEventListener("blur", () => c.tip(""));
       return node;
     },
@@ -76,33 +101,59 @@ export function figure(element, finding, options, view) {
     colour(name) {
       if (!probed[name]) {
         frame.live.style.color = `var(--${name})`;
-        probed[name] = getComputedStyle(frame.live).color.match(/[\d.]+/g).slice(0, 3).map(Number);
+        probed[name] = getComputedStyle(frame.live)
+          .color.match(/[\d.]+/g)
+          .slice(0, 3)
+          .map(Number);
         frame.live.style.color = "";
       }
       return probed[name];
     },
-    choice, group,
+    choice,
+    group,
   };
 
   /** A <select> in the controls. */
   function choice(label, value, entries, set) {
-    const select = el("select", { "aria-label": label, "data-at": `choice-${label}`, onchange: () => set(select.value) },
-      entries.map(([key, text]) => el("option", { value: key, selected: String(key) === String(value) }, text)));
+    const select = el(
+      "select",
+      { "aria-label": label, "data-at": `choice-${label}`, onchange: () => set(select.value) },
+      entries.map(([key, text]) => el("option", { value: key, selected: String(key) === String(value) }, text)),
+    );
     return el("label", {}, `${label} `, select);
   }
 
   /** Buttons of which one is on. */
   function group(label, value, entries, set) {
-    return el("span", { class: "ch-group", role: "group", "aria-label": label },
-      entries.map(([key, text]) => el("button", { type: "button", "data-at": `group-${key}`, "aria-pressed": key === value ? "true" : "false", onclick: () => set(key) }, text)));
+    return el(
+      "span",
+      { class: "ch-group", role: "group", "aria-label": label },
+      entries.map(([key, text]) =>
+        el(
+          "button",
+          {
+            type: "button",
+            "data-at": `group-${key}`,
+            "aria-pressed": key === value ? "true" : "false",
+            onclick: () => set(key),
+          },
+          text,
+        ),
+      ),
+    );
   }
 
   function draw() {
-    const held = root.contains(document.activeElement) ? document.activeElement?.closest("[data-at]")?.dataset.at : undefined;
+    const held = root.contains(document.activeElement)
+      ? document.activeElement?.closest("[data-at]")?.dataset.at
+      : undefined;
     width = Math.max(240, Math.floor(frame.body.clientWidth || element.clientWidth || 640));
     root.lang = c.lang === "zh" ? "zh-Hans" : "en";
     const theme = given.theme ?? element.closest("[data-theme]")?.dataset.theme ?? (system.matches ? "dark" : "light");
-    if (root.dataset.theme !== theme) { root.dataset.theme = theme; probed = {}; }
+    if (root.dataset.theme !== theme) {
+      root.dataset.theme = theme;
+      probed = {};
+    }
     frame.tip.hidden = true;
     frame.question.textContent = given.title?.[c.lang] ?? view.title(c);
     frame.model.textContent = finding.model ?? "";
@@ -112,7 +163,10 @@ export function figure(element, finding, options, view) {
     const scrolled = frame.body.querySelector(".ch-scroll")?.scrollTop;
     frame.body.replaceChildren();
     view.body(c, frame.body);
-    if (scrolled) { const box = frame.body.querySelector(".ch-scroll"); if (box) box.scrollTop = scrolled; }
+    if (scrolled) {
+      const box = frame.body.querySelector(".ch-scroll");
+      if (box) box.scrollTop = scrolled;
+    }
     drawMenu();
     if (held) root.querySelector(`[data-at="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
   }
@@ -120,31 +174,94 @@ export function figure(element, finding, options, view) {
   function drawMenu() {
     const name = `clearhead-${finding.kind}`;
     const entries = [
-      ["copy_svg", () => copy(svgOf(root))], ["save_svg", () => keep(`${name}.svg`, new Blob([svgOf(root)], { type: "image/svg+xml" }))],
+      ["copy_svg", () => copy(svgOf(root))],
+      ["save_svg", () => keep(`${name}.svg`, new Blob([svgOf(root)], { type: "image/svg+xml" }))],
       ["save_png", async () => keep(`${name}.png`, await pngOf(root))],
-      ["copy_json", () => copy(json(finding))], ["save_json", () => keep(`${name}.json`, new Blob([json(finding)], { type: "application/json" }))],
+      ["copy_json", () => copy(json(finding))],
+      ["save_json", () => keep(`${name}.json`, new Blob([json(finding)], { type: "application/json" }))],
     ];
-    if (view.table) entries.push(["save_csv", () => keep(`${name}.csv`, new Blob([csv(view.table(finding))], { type: "text/csv" }))]);
-    if (given.page) entries.push(["save_page", async () => keep(`${name}.html`, new Blob([await given.page()], { type: "text/html" }))]);
+    if (view.table)
+      entries.push(["save_csv", () => keep(`${name}.csv`, new Blob([csv(view.table(finding))], { type: "text/csv" }))]);
+    if (given.page)
+      entries.push([
+        "save_page",
+        async () => keep(`${name}.html`, new Blob([await given.page()], { type: "text/html" })),
+      ]);
     if (given.lab) entries.push(["open_lab", () => window.open(given.lab, "_blank")]);
-    if (given.open) entries.push(["open_alone", () => (typeof given.open === "function" ? given.open() : window.open(given.open, "_blank"))]);
-    const list = el("div", { class: "ch-entries", role: "menu", hidden: true }, entries.map(([key, act]) =>
-      el("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: () => { shut(); Promise.resolve(act()).then(() => said(c.words(`${key}_done`)), (error) => said(error.message)); } }, c.words(key))));
-    const button = el("button", { type: "button", class: "ch-more", "data-at": "menu", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": c.words("menu"), title: c.words("menu"), onclick: () => (list.hidden ? show() : shut()) }, "⋯");
-    const show = () => { list.hidden = false; button.setAttribute("aria-expanded", "true"); list.firstChild.focus(); };
-    const shut = () => { list.hidden = true; button.setAttribute("aria-expanded", "false"); };
+    if (given.open)
+      entries.push([
+        "open_alone",
+        () => (typeof given.open === "function" ? given.open() : window.open(given.open, "_blank")),
+      ]);
+    const list = el(
+      "div",
+      { class: "ch-entries", role: "menu", hidden: true },
+      entries.map(([key, act]) =>
+        el(
+          "button",
+          {
+            type: "button",
+            role: "menuitem",
+            tabindex: "-1",
+            onclick: () => {
+              shut();
+              Promise.resolve(act()).then(
+                () => said(c.words(`${key}_done`)),
+                (error) => said(error.message),
+              );
+            },
+          },
+          c.words(key),
+        ),
+      ),
+    );
+    const button = el(
+      "button",
+      {
+        type: "button",
+        class: "ch-more",
+        "data-at": "menu",
+        "aria-haspopup": "menu",
+        "aria-expanded": "false",
+        "aria-label": c.words("menu"),
+        title: c.words("menu"),
+        onclick: () => (list.hidden ? show() : shut()),
+      },
+      "⋯",
+    );
+    const show = () => {
+      list.hidden = false;
+      button.setAttribute("aria-expanded", "true");
+      list.firstChild.focus();
+    };
+    const shut = () => {
+      list.hidden = true;
+      button.setAttribute("aria-expanded", "false");
+    };
     frame.menu.replaceChildren(button, list);
     list.addEventListener("keydown", (event) => {
-      const items = [...list.children], at = items.indexOf(document.activeElement);
+      const items = [...list.children],
+        at = items.indexOf(document.activeElement);
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (step) { event.preventDefault(); items[(at + step + items.length) % items.length].focus(); }
-      if (event.key === "Escape") { event.stopPropagation(); shut(); button.focus(); }
+      if (step) {
+        event.preventDefault();
+        items[(at + step + items.length) % items.length].focus();
+      }
+      if (event.key === "Escape") {
+        event.stopPropagation();
+        shut();
+        button.focus();
+      }
     });
-    list.addEventListener("focusout", (event) => { if (!frame.menu.contains(event.relatedTarget)) shut(); });
+    list.addEventListener("focusout", (event) => {
+      if (!frame.menu.contains(event.relatedTarget)) shut();
+    });
   }
 
   async function copy(text) {
-    try { await navigator.clipboard.writeText(text); } catch {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
       const area = el("textarea", { style: { position: "fixed", opacity: "0" } });
       area.value = text;
       root.append(area);
@@ -165,14 +282,23 @@ export function figure(element, finding, options, view) {
     draw();
   }
 
-  const observer = new ResizeObserver(() => { if (Math.abs(frame.body.clientWidth - width) > 1 && frame.body.clientWidth >= 240) draw(); });
+  const observer = new ResizeObserver(() => {
+    if (Math.abs(frame.body.clientWidth - width) > 1 && frame.body.clientWidth >= 240) draw();
+  });
   const onSystem = () => draw();
   system.addEventListener("change", onSystem);
   update(options);
   observer.observe(frame.body);
   return {
-    update, element: root, state: () => ({ ...state }), start,
-    destroy() { observer.disconnect(); system.removeEventListener("change", onSystem); root.remove(); },
+    update,
+    element: root,
+    state: () => ({ ...state }),
+    start,
+    destroy() {
+      observer.disconnect();
+      system.removeEventListener("change", onSystem);
+      root.remove();
+    },
   };
 }
 

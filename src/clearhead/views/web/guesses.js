@@ -9,10 +9,30 @@ import { signed, visible } from "./tokens.js";
 export function ranked(c, list, { pick, hue = "v", picked = null, whole = false, words = false } = {}) {
   const best = whole ? 1 : Math.max(...list.map((one) => one.probability), c.options?.mostChance ?? 0, 1e-12);
   const rows = list.map((one, n) => {
-    const parts = [el("span", {}, words ? one.token : signed(one.token)), el("span", { class: "ch-share" }, percent(one.probability, 2)),
-      el("span", { class: "ch-track" }, el("span", { class: "ch-bar", style: { width: `${(one.probability / best) * 100}%`, background: `var(--${hue})` } }))];
+    const parts = [
+      el("span", {}, words ? one.token : signed(one.token)),
+      el("span", { class: "ch-share" }, percent(one.probability, 2)),
+      el(
+        "span",
+        { class: "ch-track" },
+        el("span", {
+          class: "ch-bar",
+          style: { width: `${(one.probability / best) * 100}%`, background: `var(--${hue})` },
+        }),
+      ),
+    ];
     const row = pick
-      ? el("button", { type: "button", "data-at": `choice${n}`, "aria-pressed": String(picked === n), "aria-label": `${visible(one.token)} ${percent(one.probability, 2)}`, onclick: () => pick(n) }, parts)
+      ? el(
+          "button",
+          {
+            type: "button",
+            "data-at": `choice${n}`,
+            "aria-pressed": String(picked === n),
+            "aria-label": `${visible(one.token)} ${percent(one.probability, 2)}`,
+            onclick: () => pick(n),
+          },
+          parts,
+        )
       : el("div", { class: "ch-choice" }, parts);
     return one.tip ? c.tells(row, () => one.tip) : row;
   });

@@ -15,7 +15,20 @@ const TALLEST = 1100; // pixels of rows; more of them get lower, then the box sc
  *  width, height   [least, most] pixels of a cell; sparse: pixels between the names of columns, where there are many
  */
 export function heatmap(c, given) {
-  const { rows, columns, colour, text, tip, seen, pick, release, picked, upward = false, label, name = "cells" } = given;
+  const {
+    rows,
+    columns,
+    colour,
+    text,
+    tip,
+    seen,
+    pick,
+    release,
+    picked,
+    upward = false,
+    label,
+    name = "cells",
+  } = given;
   const [R, K] = [rows.length, columns.length];
   const bare = given.bare ?? false;
   const most = given.room ?? c.width;
@@ -30,27 +43,74 @@ export function heatmap(c, given) {
   const columnRoom = bare ? 0 : (flat ? 22 : Math.min(longest * LETTER * 0.72 + 18, 96)) + (given.columnTitle ? 18 : 0);
   const titleRoom = !bare && given.rowTitle && !given.columnTitle ? 18 : 0;
   const top = columnRoom + titleRoom;
-  const spill = bare || flat ? 0 : Math.min(60, Math.min(longest, 12) * LETTER * 0.7); // the last slanted label leans out
+  // the last slanted label leans out
+  const spill = bare || flat ? 0 : Math.min(60, Math.min(longest, 12) * LETTER * 0.7);
   const [W, H] = [rowRoom + wide * K, top + tall * R];
   const x = (k) => rowRoom + k * wide;
   const y = (r) => top + (upward ? R - 1 - r : r) * tall;
 
-  const canvas = el("canvas", { class: "ch-cells", tabindex: "0", role: "img", "aria-label": label ?? "", "data-at": name, style: { left: `${rowRoom}px`, top: `${top}px`, width: `${wide * K}px`, height: `${tall * R}px` } });
+  const canvas = el("canvas", {
+    class: "ch-cells",
+    tabindex: "0",
+    role: "img",
+    "aria-label": label ?? "",
+    "data-at": name,
+    style: { left: `${rowRoom}px`, top: `${top}px`, width: `${wide * K}px`, height: `${tall * R}px` },
+  });
   paint(c, canvas, { R, K, wide, tall, upward, colour, text });
-  const rowLabels = bare ? [] : every(R, tall, 13).map((r) => svg("text", { x: rowRoom - 7, y: y(r) + tall / 2 + 4, "text-anchor": "end", "data-row": r }, short(rows[r], letters)));
-  const columnLabels = bare ? [] : every(K, wide, flat ? 1 : given.sparse ?? 13).map((k) => svg("text", flat
-    ? { x: x(k) + wide / 2, y: top - 7, "text-anchor": "middle", "data-column": k }
-    : { transform: `translate(${x(k) + wide / 2 + 3} ${top - 6}) rotate(-46)`, "data-column": k }, short(columns[k], flat ? Math.max(2, Math.floor((wide - 4) / LETTER)) : 13)));
+  const rowLabels = bare
+    ? []
+    : every(R, tall, 13).map((r) =>
+        svg(
+          "text",
+          { x: rowRoom - 7, y: y(r) + tall / 2 + 4, "text-anchor": "end", "data-row": r },
+          short(rows[r], letters),
+        ),
+      );
+  const columnLabels = bare
+    ? []
+    : every(K, wide, flat ? 1 : (given.sparse ?? 13)).map((k) =>
+        svg(
+          "text",
+          flat
+            ? { x: x(k) + wide / 2, y: top - 7, "text-anchor": "middle", "data-column": k }
+            : { transform: `translate(${x(k) + wide / 2 + 3} ${top - 6}) rotate(-46)`, "data-column": k },
+          short(columns[k], flat ? Math.max(2, Math.floor((wide - 4) / LETTER)) : 13),
+        ),
+      );
   const cursor = svg("rect", { class: "ch-cursor", width: wide, height: tall, visibility: "hidden" });
   const pin = svg("g", { class: "ch-pin" });
-  const titles = bare ? [] : [
-    given.rowTitle && svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, given.rowTitle),
-    given.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, given.columnTitle)];
-  const over = svg("svg", { width: W + spill, height: H + 2, class: "ch-over" }, titles, rowLabels, columnLabels, pin, cursor);
-  const inner = el("div", { class: "ch-matrix", style: { width: `${W + spill}px`, height: `${H + 2}px` } }, canvas, over);
+  const titles = bare
+    ? []
+    : [
+        given.rowTitle && svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, given.rowTitle),
+        given.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, given.columnTitle),
+      ];
+  const over = svg(
+    "svg",
+    { width: W + spill, height: H + 2, class: "ch-over" },
+    titles,
+    rowLabels,
+    columnLabels,
+    pin,
+    cursor,
+  );
+  const inner = el(
+    "div",
+    { class: "ch-matrix", style: { width: `${W + spill}px`, height: `${H + 2}px` } },
+    canvas,
+    over,
+  );
 
   const out = tall < 6 ? 1.5 : 0; // around a low row rather than over it
-  const edge = (r, k, w, h) => svg("rect", { x: x(k) - out, y: y(r) - (upward && h > tall ? h - tall : 0) - out, width: w + 2 * out, height: h + 2 * out, "stroke-width": out ? 1 : 2 });
+  const edge = (r, k, w, h) =>
+    svg("rect", {
+      x: x(k) - out,
+      y: y(r) - (upward && h > tall ? h - tall : 0) - out,
+      width: w + 2 * out,
+      height: h + 2 * out,
+      "stroke-width": out ? 1 : 2,
+    });
   if (picked) {
     const [r, k] = [picked.row, picked.column];
     if (r !== null && r !== undefined && k !== null && k !== undefined) pin.append(edge(r, k, wide, tall));
@@ -78,13 +138,23 @@ export function heatmap(c, given) {
   };
   const under = (event) => {
     const box = canvas.getBoundingClientRect();
-    const k = Math.floor((event.clientX - box.left) / wide), n = Math.floor((event.clientY - box.top) / tall);
+    const k = Math.floor((event.clientX - box.left) / wide),
+      n = Math.floor((event.clientY - box.top) / tall);
     return n < 0 || k < 0 || n >= R || k >= K ? null : [upward ? R - 1 - n : n, k];
   };
-  canvas.addEventListener("pointermove", (event) => { const cell = under(event); if (cell) show(...cell); else hide(); });
+  canvas.addEventListener("pointermove", (event) => {
+    const cell = under(event);
+    if (cell) show(...cell);
+    else hide();
+  });
   canvas.addEventListener("pointerleave", hide);
-  canvas.addEventListener("click", (event) => { const cell = under(event); if (cell) pick?.(...cell); });
-  canvas.addEventListener("focus", () => { if (canvas.matches(":focus-visible")) show(...at, true); });
+  canvas.addEventListener("click", (event) => {
+    const cell = under(event);
+    if (cell) pick?.(...cell);
+  });
+  canvas.addEventListener("focus", () => {
+    if (canvas.matches(":focus-visible")) show(...at, true);
+  });
   canvas.addEventListener("blur", hide);
   canvas.addEventListener("keydown", (event) => {
     const up = upward ? 1 : -1;
@@ -95,7 +165,10 @@ export function heatmap(c, given) {
     } else if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       pick?.(...at);
-    } else if (event.key === "Escape") { hide(); release?.(); }
+    } else if (event.key === "Escape") {
+      hide();
+      release?.();
+    }
   });
   return el("div", { class: `ch-scroll ch-wide${H > TALLEST + 160 ? " ch-tall" : ""}` }, inner);
 }
@@ -115,14 +188,22 @@ function paint(c, canvas, { R, K, wide, tall, upward, colour, text }) {
   canvas.height = Math.round(tall * R * ratio);
   const pen = canvas.getContext("2d");
   const gap = wide >= 9 && tall >= 9 ? 1 : 0;
-  if (!gap) { // many small cells: one pixel each, then enlarged
+  if (!gap) {
+    // many small cells: one pixel each, then enlarged
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(pixels(R, K, (r, k) => colour(upward ? R - 1 - r : r, k)), 0, 0, canvas.width, canvas.height);
+    pen.drawImage(
+      pixels(R, K, (r, k) => colour(upward ? R - 1 - r : r, k)),
+      0,
+      0,
+      canvas.width,
+      canvas.height,
+    );
     return;
   }
   pen.scale(ratio, ratio);
   pen.textBaseline = "middle";
-  pen.font = `12px ${getComputedStyle(document.documentElement).getPropertyValue("--mono") || "ui-monospace, Menlo, Consolas, monospace"}`;
+  const mono = getComputedStyle(document.documentElement).getPropertyValue("--mono");
+  pen.font = `12px ${mono || "ui-monospace, Menlo, Consolas, monospace"}`;
   for (let r = 0; r < R; r++) {
     for (let k = 0; k < K; k++) {
       const fill = colour(r, k);
@@ -139,7 +220,8 @@ function paint(c, canvas, { R, K, wide, tall, upward, colour, text }) {
         pen.fillText(short(parts[0], room), left + 5, top + tall / 2);
       }
       pen.textAlign = parts[0] ? "right" : "center";
-      if (parts[1] && [...parts[1]].length * LETTER < wide - 4) pen.fillText(parts[1], left + (parts[0] ? wide - gap - 5 : (wide - gap) / 2), top + tall / 2);
+      if (parts[1] && [...parts[1]].length * LETTER < wide - 4)
+        pen.fillText(parts[1], left + (parts[0] ? wide - gap - 5 : (wide - gap) / 2), top + tall / 2);
     }
   }
 }
@@ -149,7 +231,9 @@ export function pixels(R, K, colour) {
   const canvas = document.createElement("canvas");
   canvas.width = K;
   canvas.height = R;
-  const pen = canvas.getContext("2d"), image = pen.createImageData(K, R), data = image.data;
+  const pen = canvas.getContext("2d"),
+    image = pen.createImageData(K, R),
+    data = image.data;
   for (let r = 0, n = 0; r < R; r++) {
     for (let k = 0; k < K; k++, n += 4) {
       const rgb = colour(r, k);

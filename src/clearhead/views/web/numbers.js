@@ -13,7 +13,8 @@ export function unpack(value) {
 /** Weights of many heads are tens of megabytes: a plain loop is a hundred times faster than Uint8Array.from. */
 function bytesOf(text) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  const signs = atob(text), bytes = new Uint8Array(signs.length);
+  const signs = atob(text),
+    bytes = new Uint8Array(signs.length);
   for (let n = 0; n < bytes.length; n++) bytes[n] = signs.charCodeAt(n);
   return bytes;
 }
@@ -31,8 +32,9 @@ function nest(flat, shape, offset) {
 
 /** The finding as JSON, whatever it is stored in. */
 export function json(finding) {
-  return JSON.stringify(finding, (key, value) => {
-    if (value instanceof Float32Array) return Array.from(value, (x) => (Number.isFinite(x) ? Number(x.toPrecision(9)) : null));
+  return JSON.stringify(finding, (_key, value) => {
+    if (value instanceof Float32Array)
+      return Array.from(value, (x) => (Number.isFinite(x) ? Number(x.toPrecision(9)) : null));
     return value;
   });
 }

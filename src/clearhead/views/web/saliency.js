@@ -16,75 +16,166 @@ const view = {
   start: () => ({ output: 0, view: "text" }),
   title(c) {
     const { text, against } = outputOf(c);
-    return against ? c.words("saliency_against", { token: plain(text), other: plain(against) }) : c.words("saliency_title", { token: plain(text) });
+    return against
+      ? c.words("saliency_against", { token: plain(text), other: plain(against) })
+      : c.words("saliency_title", { token: plain(text) });
   },
-  reading: (c) => c.words(c.state.view === "text" ? "saliency_reading" : "saliency_reading_matrix", { method: c.words(`method_${c.finding.method.replaceAll("-", "_")}`) }),
-  controls: (c) => (c.finding.outputs.length < 2 ? [] : [c.group(c.words("view"), c.state.view, [["text", c.words("view_text")], ["matrix", c.words("view_matrix")]], (key) => c.set({ view: key }))]),
+  reading: (c) =>
+    c.words(c.state.view === "text" ? "saliency_reading" : "saliency_reading_matrix", {
+      method: c.words(`method_${c.finding.method.replaceAll("-", "_")}`),
+    }),
+  controls: (c) =>
+    c.finding.outputs.length < 2
+      ? []
+      : [
+          c.group(
+            c.words("view"),
+            c.state.view,
+            [
+              ["text", c.words("view_text")],
+              ["matrix", c.words("view_matrix")],
+            ],
+            (key) => c.set({ view: key }),
+          ),
+        ],
   body: (c, box) => (c.state.view === "matrix" ? matrix : onText)(c, box),
   *table(found) {
     yield ["output", "against", "probability", "position", "token", "share", "contribution"];
     for (const [n, output] of found.outputs.entries()) {
-      for (const [k, token] of found.tokens.entries()) if (scale.isNumber(found.scores[n][k])) yield [output.text, output.against, output.probability, k, textOf(token), found.scores[n][k], found.contributions?.[n][k]];
+      for (const [k, token] of found.tokens.entries())
+        if (scale.isNumber(found.scores[n][k]))
+          yield [
+            output.text,
+            output.against,
+            output.probability,
+            k,
+            textOf(token),
+            found.scores[n][k],
+            found.contributions?.[n][k],
+          ];
     }
   },
 };
 
 const outputOf = (c) => c.finding.outputs[Math.min(c.state.output, c.finding.outputs.length - 1)];
 const most = (row) => Math.max(...Array.from(row).filter(scale.isNumber), 1e-9);
-const key = (c, high) => scale.legend(c.words("saliency_scale"), scale.steps(8, (t) => scale.ink(c, "warm", t * FULL)), ["0", scale.percent(high)]);
+const key = (c, high) =>
+  scale.legend(
+    c.words("saliency_scale"),
+    scale.steps(8, (t) => scale.ink(c, "warm", t * FULL)),
+    ["0", scale.percent(high)],
+  );
 
 function onText(c, box) {
   const { tokens, outputs, scores, source } = c.finding;
   const line = el("div", {});
   const places = new Map(outputs.map((output, n) => [output.position, n]).filter(([position]) => position !== null));
   const paint = (n) => {
-    const row = scores[n], high = most(row);
-    const all = chips(tokens, (k) => {
-      const can = scale.isNumber(row[k]);
-      const ground = scale.ink(c, "warm", can ? (row[k] / high) * FULL : 0);
-      const kinds = [can ? "" : "ch-faint", outputs[n].position === k ? "ch-on" : ""].filter(Boolean).join(" ");
-      return { style: { background: scale.css(ground), color: can ? scale.css(scale.onTop(c, ground)) : "" }, class: kinds, "data-pick": places.has(k) ? "" : null };
-    }, (k) => (tokens.length <= WITH_NUMBERS && row[k] >= 0.005 ? el("small", {}, `${Math.round(row[k] * 100)}%`) : []));
+    const row = scores[n],
+      high = most(row);
+    const all = chips(
+      tokens,
+      (k) => {
+        const can = scale.isNumber(row[k]);
+        const ground = scale.ink(c, "warm", can ? (row[k] / high) * FULL : 0);
+        const kinds = [can ? "" : "ch-faint", outputs[n].position === k ? "ch-on" : ""].filter(Boolean).join(" ");
+        return {
+          style: { background: scale.css(ground), color: can ? scale.css(scale.onTop(c, ground)) : "" },
+          class: kinds,
+          "data-pick": places.has(k) ? "" : null,
+        };
+      },
+      (k) => (tokens.length <= WITH_NUMBERS && row[k] >= 0.005 ? el("small", {}, `${Math.round(row[k] * 100)}%`) : []),
+    );
     const marks = [...all.querySelectorAll(".ch-tok")];
     marks.forEach((mark, k) => {
       c.tells(mark, () => words(c, n, k));
       if (places.has(k)) mark.addEventListener("click", () => c.set({ output: places.get(k) }));
     });
     rove(marks, { pick: (k) => places.has(k) && c.set({ output: places.get(k) }) });
-    if (source) { // what the encoder read, then what the decoder wrote
-      const words = [...all.childNodes], first = words.indexOf(marks[source]?.parentNode ?? null);
-      const [read, written] = [words.slice(0, first < 0 ? undefined : first), first < 0 ? [] : words.slice(first)].map((part) => el("div", { class: "ch-tokens" }, part));
-      line.replaceChildren(el("p", { class: "ch-name", style: { color: "var(--enc-text)" } }, c.words("was_read")), read, el("p", { class: "ch-name ch-part", style: { color: "var(--dec-text)" } }, c.words("was_written")), written);
+    if (source) {
+      // what the encoder read, then what the decoder wrote
+      const words = [...all.childNodes],
+        first = words.indexOf(marks[source]?.parentNode ?? null);
+      const [read, written] = [words.slice(0, first < 0 ? undefined : first), first < 0 ? [] : words.slice(first)].map(
+        (part) => el("div", { class: "ch-tokens" }, part),
+      );
+      line.replaceChildren(
+        el("p", { class: "ch-name", style: { color: "var(--enc-text)" } }, c.words("was_read")),
+        read,
+        el("p", { class: "ch-name ch-part", style: { color: "var(--dec-text)" } }, c.words("was_written")),
+        written,
+      );
     } else line.replaceChildren(all);
   };
   const answers = outputs.map((output, n) => {
-    const button = chip([output.text], 0, { "data-at": `o${n}`, "data-pick": "", role: "button", class: n === c.state.output ? "ch-on" : "ch-open", "aria-pressed": String(n === c.state.output) });
+    const button = chip([output.text], 0, {
+      "data-at": `o${n}`,
+      "data-pick": "",
+      role: "button",
+      class: n === c.state.output ? "ch-on" : "ch-open",
+      "aria-pressed": String(n === c.state.output),
+    });
     button.addEventListener("pointerenter", () => paint(n));
     button.addEventListener("pointerleave", () => paint(c.state.output));
     button.addEventListener("click", () => c.set({ output: n }));
-    return c.tells(button, () => [visible(output.text), output.against && `${c.words("rather_than")} ${visible(output.against)}`, scale.isNumber(output.probability) && c.words("chance", { p: scale.percent(output.probability, 1) })].filter(Boolean).join(" · "));
+    return c.tells(button, () =>
+      [
+        visible(output.text),
+        output.against && `${c.words("rather_than")} ${visible(output.against)}`,
+        scale.isNumber(output.probability) && c.words("chance", { p: scale.percent(output.probability, 1) }),
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
   });
-  rove(answers, { start: c.state.output, seen: paint, pick: (n) => c.set({ output: n }), release: () => paint(c.state.output) });
+  rove(answers, {
+    start: c.state.output,
+    seen: paint,
+    pick: (n) => c.set({ output: n }),
+    release: () => paint(c.state.output),
+  });
   paint(Math.min(c.state.output, outputs.length - 1));
-  box.append(line, el("div", { class: "ch-part" }, el("p", { class: "ch-name" }, c.words(outputs.length > 1 ? "saliency_outputs" : "saliency_output")), el("div", { class: "ch-tokens" }, answers)),
-    key(c, most(scores[Math.min(c.state.output, outputs.length - 1)])));
+  box.append(
+    line,
+    el(
+      "div",
+      { class: "ch-part" },
+      el("p", { class: "ch-name" }, c.words(outputs.length > 1 ? "saliency_outputs" : "saliency_output")),
+      el("div", { class: "ch-tokens" }, answers),
+    ),
+    key(c, most(scores[Math.min(c.state.output, outputs.length - 1)])),
+  );
 }
 
 function matrix(c, box) {
   const { tokens, outputs, scores } = c.finding;
   const high = scale.extent(scores)[1] || 1;
-  box.append(heatmap(c, {
-    rows: outputs.map((output) => visible(output.text)), columns: tokens.map((token) => visible(textOf(token))), width: [6, 44], height: [14, 28],
-    rowTitle: c.words("output"), label: c.words("view_matrix"), name: "saliency",
-    colour: (r, k) => scale.ink(c, "warm", ((scores[r][k] || 0) / high) * FULL), text: (r, k) => (scores[r][k] >= 0.005 ? (scores[r][k] * 100).toFixed(0) : null),
-    tip: (r, k) => words(c, r, k), picked: { row: c.state.output, column: null }, pick: (r) => c.set({ output: r }),
-  }), key(c, high));
+  box.append(
+    heatmap(c, {
+      rows: outputs.map((output) => visible(output.text)),
+      columns: tokens.map((token) => visible(textOf(token))),
+      width: [6, 44],
+      height: [14, 28],
+      rowTitle: c.words("output"),
+      label: c.words("view_matrix"),
+      name: "saliency",
+      colour: (r, k) => scale.ink(c, "warm", ((scores[r][k] || 0) / high) * FULL),
+      text: (r, k) => (scores[r][k] >= 0.005 ? (scores[r][k] * 100).toFixed(0) : null),
+      tip: (r, k) => words(c, r, k),
+      picked: { row: c.state.output, column: null },
+      pick: (r) => c.set({ output: r }),
+    }),
+    key(c, high),
+  );
 }
 
 function words(c, n, k) {
   const { tokens, outputs, scores, contributions } = c.finding;
   if (!scale.isNumber(scores[n][k])) return c.words("could_not_matter");
   const adds = contributions ? contributions[n][k] : null;
-  const signed = scale.isNumber(adds) ? `\n${c.words(adds < 0 ? "takes" : "adds", { n: scale.number(Math.abs(adds)) })}` : "";
+  const signed = scale.isNumber(adds)
+    ? `\n${c.words(adds < 0 ? "takes" : "adds", { n: scale.number(Math.abs(adds)) })}`
+    : "";
   return `${visible(textOf(tokens[k]))} → ${visible(outputs[n].text)} · ${scale.percent(scores[n][k], 1)}${signed}`;
 }

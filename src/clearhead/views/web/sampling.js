@@ -11,13 +11,22 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const view = {
   /** the three settings; null: not in force */
-  start: (found) => ({ temperature: found.settings.temperature, top_k: found.settings.top_k, top_p: found.settings.top_p }),
+  start: (found) => ({
+    temperature: found.settings.temperature,
+    top_k: found.settings.top_k,
+    top_p: found.settings.top_p,
+  }),
   title: (c) => c.words("sampling_title"),
-  reading: (c) => c.words("sampling_reading", { count: Math.min(ROWS, c.finding.candidates.length), vocabulary: scale.whole(c.finding.candidates.length + c.finding.rest.length) }),
+  reading: (c) =>
+    c.words("sampling_reading", {
+      count: Math.min(ROWS, c.finding.candidates.length),
+      vocabulary: scale.whole(c.finding.candidates.length + c.finding.rest.length),
+    }),
   body,
   *table(found) {
     yield ["rank", "token", "token_id", "logit", "before", "after"];
-    for (const [n, one] of found.candidates.entries()) yield [n + 1, one.token, one.token_id, one.logit, one.before, one.after];
+    for (const [n, one] of found.candidates.entries())
+      yield [n + 1, one.token, one.token_id, one.logit, one.before, one.after];
   },
 };
 
@@ -56,19 +65,62 @@ function body(c, box) {
   const before = shaped(logits, { temperature: null, top_k: null, top_p: null });
   const limit = Math.min(200, logits.length);
   let now = { ...c.state };
-  const line = el("p", { class: "ch-say ch-given" }, source ? `${source} → ` : "", text.length > 240 ? `…${text.slice(-240)}` : text, el("span", { style: { color: "var(--v-text)" } }, "▁"));
+  const line = el(
+    "p",
+    { class: "ch-say ch-given" },
+    source ? `${source} → ` : "",
+    text.length > 240 ? `…${text.slice(-240)}` : text,
+    el("span", { style: { color: "var(--v-text)" } }, "▁"),
+  );
 
   // Sliders: a number each; the end of the range switches a filter off.
   const ways = {
-    temperature: { low: 0.05, high: 2, step: 0.05, off: 1, read: (v) => v, write: (v) => v.toFixed(2), to: (v) => v ?? 1 },
-    top_k: { low: 1, high: limit, step: 1, off: limit, read: (v) => (v >= limit ? null : v), write: (v) => (v >= limit ? c.words("sampling_off") : scale.whole(v)), to: (v) => Math.min(v ?? limit, limit) },
-    top_p: { low: 0.01, high: 1, step: 0.01, off: 1, read: (v) => (v >= 1 ? null : v), write: (v) => (v >= 1 ? c.words("sampling_off") : v.toFixed(2)), to: (v) => v ?? 1 },
+    temperature: {
+      low: 0.05,
+      high: 2,
+      step: 0.05,
+      off: 1,
+      read: (v) => v,
+      write: (v) => v.toFixed(2),
+      to: (v) => v ?? 1,
+    },
+    top_k: {
+      low: 1,
+      high: limit,
+      step: 1,
+      off: limit,
+      read: (v) => (v >= limit ? null : v),
+      write: (v) => (v >= limit ? c.words("sampling_off") : scale.whole(v)),
+      to: (v) => Math.min(v ?? limit, limit),
+    },
+    top_p: {
+      low: 0.01,
+      high: 1,
+      step: 0.01,
+      off: 1,
+      read: (v) => (v >= 1 ? null : v),
+      write: (v) => (v >= 1 ? c.words("sampling_off") : v.toFixed(2)),
+      to: (v) => v ?? 1,
+    },
   };
   const shown = {};
   const sliders = Object.entries(ways).map(([name, way]) => {
-    const input = el("input", { type: "range", min: way.low, max: way.high, step: way.step, value: way.to(now[name]), "data-at": name, "aria-label": c.words(`sampling_${name}`) });
+    const input = el("input", {
+      type: "range",
+      min: way.low,
+      max: way.high,
+      step: way.step,
+      value: way.to(now[name]),
+      "data-at": name,
+      "aria-label": c.words(`sampling_${name}`),
+    });
     const value = el("output", {}, way.write(way.to(now[name])));
-    input.addEventListener("input", () => { now = { ...now, [name]: way.read(Number(input.value)) }; value.textContent = way.write(Number(input.value)); input.setAttribute("aria-valuetext", value.textContent); paint(); });
+    input.addEventListener("input", () => {
+      now = { ...now, [name]: way.read(Number(input.value)) };
+      value.textContent = way.write(Number(input.value));
+      input.setAttribute("aria-valuetext", value.textContent);
+      paint();
+    });
     input.addEventListener("change", () => c.set(now));
     shown[name] = { input, value };
     return el("label", { class: "ch-knob" }, el("span", {}, c.words(`sampling_${name}`)), input, value);
@@ -76,13 +128,30 @@ function body(c, box) {
 
   const top = candidates.slice(0, ROWS);
   const rows = top.map((one, n) => {
-    const share = el("span", { class: "ch-share" }), was = el("span", { class: "ch-share ch-was" }, scale.percent(before.of(n), 1));
-    const bar = el("span", { class: "ch-bar", style: { background: "var(--v)" } }), ghost = el("span", { class: "ch-ghost" });
-    const row = el("div", { class: "ch-choice", tabindex: "-1", "data-token": one.token_id }, el("span", {}, signed(one.token)), was, share, el("span", { class: "ch-track ch-both" }, ghost, bar));
-    c.tells(row, () => `${visible(one.token)} · ${c.words("token_id", { id: one.token_id })} · ${c.words("score")} ${scale.number(one.logit)}\n${c.words("sampling_before")} ${scale.percent(before.of(n), 2)} → ${c.words("sampling_after")} ${scale.percent(Number(row.dataset.after), 2)}`);
+    const share = el("span", { class: "ch-share" }),
+      was = el("span", { class: "ch-share ch-was" }, scale.percent(before.of(n), 1));
+    const bar = el("span", { class: "ch-bar", style: { background: "var(--v)" } }),
+      ghost = el("span", { class: "ch-ghost" });
+    const row = el(
+      "div",
+      { class: "ch-choice", tabindex: "-1", "data-token": one.token_id },
+      el("span", {}, signed(one.token)),
+      was,
+      share,
+      el("span", { class: "ch-track ch-both" }, ghost, bar),
+    );
+    c.tells(
+      row,
+      () =>
+        `${visible(one.token)} · ${c.words("token_id", { id: one.token_id })} · ${c.words("score")} ` +
+        `${scale.number(one.logit)}\n${c.words("sampling_before")} ${scale.percent(before.of(n), 2)} → ` +
+        `${c.words("sampling_after")} ${scale.percent(Number(row.dataset.after), 2)}`,
+    );
     return { row, share, bar, ghost };
   });
-  const masses = el("div", { class: "ch-mass" }), facts = el("div", { class: "ch-keys" }), drawn = el("div", { class: "ch-part" });
+  const masses = el("div", { class: "ch-mass" }),
+    facts = el("div", { class: "ch-keys" }),
+    drawn = el("div", { class: "ch-part" });
 
   function paint() {
     const after = shaped(logits, now);
@@ -96,30 +165,113 @@ function body(c, box) {
       ghost.style.width = `${(before.of(n) / most) * 100}%`;
     });
     // Of the chances after the temperature: what top-k took, what top-p took of the remainder, what is left.
-    const k = after.cut.top_k, p = (1 - k) * after.cut.top_p, stays = 1 - k - p;
-    const parts = [["sampling_left", stays, "var(--v)"], ["sampling_by_top_p", p, "var(--warm)"], ["sampling_by_top_k", k, "var(--head7)"]];
-    masses.replaceChildren(...parts.map(([, share, ground]) => el("i", { style: { width: `${share * 100}%`, background: ground } })));
+    const k = after.cut.top_k,
+      p = (1 - k) * after.cut.top_p,
+      stays = 1 - k - p;
+    const parts = [
+      ["sampling_left", stays, "var(--v)"],
+      ["sampling_by_top_p", p, "var(--warm)"],
+      ["sampling_by_top_k", k, "var(--head7)"],
+    ];
+    masses.replaceChildren(
+      ...parts.map(([, share, ground]) => el("i", { style: { width: `${share * 100}%`, background: ground } })),
+    );
     masses.dataset.cut = JSON.stringify({ top_k: after.cut.top_k, top_p: after.cut.top_p, left: after.left });
-    facts.replaceChildren(...parts.map(([name, share, ground], n) => el("span", {}, el("i", { style: { background: ground } }), c.words(name, { share: scale.percent(share), count: n ? "" : scale.whole(after.left) }))));
-    const same = Object.keys(ways).every((name) => ways[name].to(now[name]) === ways[name].to(c.finding.settings[name]));
+    facts.replaceChildren(
+      ...parts.map(([name, share, ground], n) =>
+        el(
+          "span",
+          {},
+          el("i", { style: { background: ground } }),
+          c.words(name, { share: scale.percent(share), count: n ? "" : scale.whole(after.left) }),
+        ),
+      ),
+    );
+    const same = Object.keys(ways).every(
+      (name) => ways[name].to(now[name]) === ways[name].to(c.finding.settings[name]),
+    );
     drawn.replaceChildren(same ? drawnBy(c, draws) : again(c, now));
   }
-  const list = el("div", { class: "ch-ranked ch-chances" }, el("div", { class: "ch-choice ch-headline" }, el("span", {}), el("span", {}, c.words("sampling_before")), el("span", {}, c.words("sampling_after")), el("span", {})), rows.map(({ row }) => row));
+  const list = el(
+    "div",
+    { class: "ch-ranked ch-chances" },
+    el(
+      "div",
+      { class: "ch-choice ch-headline" },
+      el("span", {}),
+      el("span", {}, c.words("sampling_before")),
+      el("span", {}, c.words("sampling_after")),
+      el("span", {}),
+    ),
+    rows.map(({ row }) => row),
+  );
   const beside = c.width >= 860;
-  const knobs = el("div", {}, el("div", { class: "ch-knobs", "data-picture": "no" }, sliders), el("p", { class: "ch-name ch-part" }, c.words("sampling_mass")), masses, facts, drawn);
-  box.append(line, el("div", { class: "ch-columns ch-part", style: { "grid-template-columns": beside ? "minmax(0, 3fr) minmax(18rem, 2fr)" : "minmax(0, 1fr)" } }, ...(beside ? [list, knobs] : [knobs, list])),
-    el("div", { class: "ch-keys ch-legend" }, el("span", {}, el("i", { class: "ch-ghost", style: { height: "11px", width: "11px", position: "static", display: "inline-block" } }), c.words("sampling_before")), el("span", {}, el("i", { style: { background: "var(--v)" } }), c.words("sampling_after"))));
+  const knobs = el(
+    "div",
+    {},
+    el("div", { class: "ch-knobs", "data-picture": "no" }, sliders),
+    el("p", { class: "ch-name ch-part" }, c.words("sampling_mass")),
+    masses,
+    facts,
+    drawn,
+  );
+  box.append(
+    line,
+    el(
+      "div",
+      {
+        class: "ch-columns ch-part",
+        style: { "grid-template-columns": beside ? "minmax(0, 3fr) minmax(18rem, 2fr)" : "minmax(0, 1fr)" },
+      },
+      ...(beside ? [list, knobs] : [knobs, list]),
+    ),
+    el(
+      "div",
+      { class: "ch-keys ch-legend" },
+      el(
+        "span",
+        {},
+        el("i", {
+          class: "ch-ghost",
+          style: { height: "11px", width: "11px", position: "static", display: "inline-block" },
+        }),
+        c.words("sampling_before"),
+      ),
+      el("span", {}, el("i", { style: { background: "var(--v)" } }), c.words("sampling_after")),
+    ),
+  );
   paint();
 }
 
 /** What the model's own draws gave, most often first. */
 function drawnBy(c, draws) {
-  const chips = draws.map((one) => c.tells(el("span", { class: "ch-tok ch-open", tabindex: "-1" }, signed(one.token)), () => c.words("sampling_seed", { seed: one.seed })));
-  return el("div", {}, el("p", { class: "ch-name" }, c.words("sampling_drawn", { first: draws[0].seed, last: draws.at(-1).seed })), el("div", { class: "ch-tokens" }, chips));
+  const chips = draws.map((one) =>
+    c.tells(el("span", { class: "ch-tok ch-open", tabindex: "-1" }, signed(one.token)), () =>
+      c.words("sampling_seed", { seed: one.seed }),
+    ),
+  );
+  return el(
+    "div",
+    {},
+    el("p", { class: "ch-name" }, c.words("sampling_drawn", { first: draws[0].seed, last: draws.at(-1).seed })),
+    el("div", { class: "ch-tokens" }, chips),
+  );
 }
 
 /** Other settings than the finding's: only the model can draw with them. */
 function again(c, now) {
   const ask = c.options.onSettings;
-  return el("p", { class: "ch-say" }, c.words("sampling_other"), " ", ask ? el("button", { type: "button", class: "ch-link", "data-at": "again", onclick: () => ask({ ...now }) }, c.words("sampling_again")) : "");
+  return el(
+    "p",
+    { class: "ch-say" },
+    c.words("sampling_other"),
+    " ",
+    ask
+      ? el(
+          "button",
+          { type: "button", class: "ch-link", "data-at": "again", onclick: () => ask({ ...now }) },
+          c.words("sampling_again"),
+        )
+      : "",
+  );
 }

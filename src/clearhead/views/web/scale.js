@@ -11,7 +11,8 @@ export function ink(c, name, share) {
 export const signed = (c, share) => ink(c, share < 0 ? "minus" : "plus", Math.abs(clamp(share, -1)));
 
 /** The strongest colour for rank 1, fading with every power of ten. */
-export const rank = (c, place) => ink(c, "rank", place === null ? 0 : Math.max(0.05, 0.95 - Math.log10(Math.max(place, 1)) * 0.27));
+export const rank = (c, place) =>
+  ink(c, "rank", place === null ? 0 : Math.max(0.05, 0.95 - Math.log10(Math.max(place, 1)) * 0.27));
 
 /** Ten hues, fixed by the index of a head. */
 export const head = (c, index) => c.colour(`head${index % 10}`);
@@ -41,11 +42,21 @@ const clamp = (value, low = 0) => (Number.isFinite(value) ? Math.max(low, Math.m
 /** Swatches from one end of a scale to the other, with words. stops: colours [r, g, b]; marks: words, spread evenly. */
 export function legend(title, stops, marks) {
   const swatches = stops.map((rgb) => el("i", { style: { background: css(rgb) } }));
-  const words = el("span", { class: "ch-marks" }, marks.map((mark) => el("span", {}, mark)));
-  return el("div", { class: "ch-legend" }, el("span", {}, title), el("span", { class: "ch-scale" }, el("span", { class: "ch-swatches" }, swatches), words));
+  const words = el(
+    "span",
+    { class: "ch-marks" },
+    marks.map((mark) => el("span", {}, mark)),
+  );
+  return el(
+    "div",
+    { class: "ch-legend" },
+    el("span", {}, title),
+    el("span", { class: "ch-scale" }, el("span", { class: "ch-swatches" }, swatches), words),
+  );
 }
 
-export const steps = (count, colour, from = 0, to = 1) => Array.from({ length: count }, (_, n) => colour(from + ((to - from) * n) / (count - 1)));
+export const steps = (count, colour, from = 0, to = 1) =>
+  Array.from({ length: count }, (_, n) => colour(from + ((to - from) * n) / (count - 1)));
 
 // ---- numbers as words
 
@@ -56,7 +67,14 @@ export function number(value) {
   if (!isNumber(value)) return "–";
   const size = Math.abs(value);
   if (value === 0) return "0";
-  const text = size < 1e-3 || size >= 1e5 ? value.toExponential(1) : size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : value.toFixed(3);
+  const text =
+    size < 1e-3 || size >= 1e5
+      ? value.toExponential(1)
+      : size >= 100
+        ? value.toFixed(0)
+        : size >= 10
+          ? value.toFixed(1)
+          : value.toFixed(3);
   return text.replace("-", "−");
 }
 
@@ -65,7 +83,10 @@ export function like(value, most) {
   if (!isNumber(value)) return "–";
   const places = most >= 10 ? 1 : Math.max(2, Math.min(4, 1 - Math.floor(Math.log10(most || 1))));
   if (Math.abs(value) < 0.5 * 10 ** -places) return "0";
-  return value.toFixed(places).replace("-", "−").replace(/^(−?)0\./, "$1.");
+  return value
+    .toFixed(places)
+    .replace("-", "−")
+    .replace(/^(−?)0\./, "$1.");
 }
 
 export function percent(value, places) {
@@ -74,10 +95,21 @@ export function percent(value, places) {
   return `${share.toFixed(places ?? (share !== 0 && share < 0.1 ? 2 : share < 9.95 ? 1 : 0))} %`;
 }
 
-export const whole = (value) => (isNumber(value) ? Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",") : "–");
+export const whole = (value) =>
+  isNumber(value)
+    ? Math.round(value)
+        .toString()
+        .replace(/\B(?=(\d{3})+$)/g, ",")
+    : "–";
 
 export function extent(rows) {
-  let low = Infinity, high = -Infinity;
-  for (const row of rows) for (const value of row) if (isNumber(value)) { if (value < low) low = value; if (value > high) high = value; }
+  let low = Infinity,
+    high = -Infinity;
+  for (const row of rows)
+    for (const value of row)
+      if (isNumber(value)) {
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
   return low > high ? [0, 0] : [low, high];
 }

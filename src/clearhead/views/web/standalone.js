@@ -12,12 +12,34 @@ export function show(draw) {
   for (const [key, value] of new URLSearchParams(location.hash.slice(1))) asked.set(key, value);
   let lang = asked.get("lang") ?? (/^zh/i.test(navigator.language) ? "zh" : "en");
   let theme = asked.get("theme") ?? around() ?? undefined;
-  const state = Object.fromEntries([...asked].filter(([key]) => key !== "lang" && key !== "theme").map(([key, value]) => [key, read(value)]));
+  const state = Object.fromEntries(
+    [...asked].filter(([key]) => key !== "lang" && key !== "theme").map(([key, value]) => [key, read(value)]),
+  );
 
   const isDark = () => (theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   const main = el("main");
-  const languages = Object.entries(LANGUAGES).map(([key, name]) => el("button", { type: "button", lang: key === "zh" ? "zh-Hans" : "en", "data-lang": key, onclick: () => { lang = key; update(); } }, name));
-  const themes = el("button", { type: "button", onclick: () => { theme = isDark() ? "light" : "dark"; update(); } });
+  const languages = Object.entries(LANGUAGES).map(([key, name]) =>
+    el(
+      "button",
+      {
+        type: "button",
+        lang: key === "zh" ? "zh-Hans" : "en",
+        "data-lang": key,
+        onclick: () => {
+          lang = key;
+          update();
+        },
+      },
+      name,
+    ),
+  );
+  const themes = el("button", {
+    type: "button",
+    onclick: () => {
+      theme = isDark() ? "light" : "dark";
+      update();
+    },
+  });
   if (!inset) document.body.append(el("nav", {}, el("b", {}, "Clearhead"), el("span", {}, languages, themes)));
   document.body.append(main);
   dress();
@@ -45,7 +67,9 @@ export function show(draw) {
 
   function keep(now) {
     if (inset) return;
-    const chosen = Object.entries(now).map(([key, value]) => [key, JSON.stringify(value)]).filter(([key, value]) => value !== JSON.stringify(figure.start[key]));
+    const chosen = Object.entries(now)
+      .map(([key, value]) => [key, JSON.stringify(value)])
+      .filter(([key, value]) => value !== JSON.stringify(figure.start[key]));
     const words = new URLSearchParams(chosen);
     if (theme) words.set("theme", theme);
     words.set("lang", lang);
@@ -54,8 +78,11 @@ export function show(draw) {
 
   function fit() {
     try {
-      if (window.frameElement) window.frameElement.style.height = `${Math.ceil(document.body.getBoundingClientRect().height) + 4}px`;
-    } catch { /* a frame that may not be measured keeps the height it was given */ }
+      if (window.frameElement)
+        window.frameElement.style.height = `${Math.ceil(document.body.getBoundingClientRect().height) + 4}px`;
+    } catch {
+      /* a frame that may not be measured keeps the height it was given */
+    }
   }
 
   function alone() {
@@ -71,9 +98,15 @@ function around() {
   try {
     const light = window.frameElement?.ownerDocument.body.dataset.jpThemeLight;
     return light === undefined ? null : light === "true" ? "light" : "dark";
-  } catch { return null; }
+  } catch {
+    return null;
+  }
 }
 
 function read(value) {
-  try { return JSON.parse(value); } catch { return value; }
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
 }

@@ -7,29 +7,51 @@ const SIGNS = { " ": "␣", "▁": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥" 
 /** A token with its spaces and line breaks made visible. */
 export function visible(text) {
   const shown = String(text).replace(/[ ▁\n\r\t]/g, (sign) => SIGNS[sign]);
-  return shown.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028\u2029\ufeff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return shown.replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: it is these that are made visible
+    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028\u2029\ufeff]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 /** A text that stands in a sentence: its outer spaces are left out. */
-export const plain = (text) => visible(String(text).replace(/^[ ▁]+/, "").replace(/^##/, "")) || visible(text);
+export const plain = (text) =>
+  visible(
+    String(text)
+      .replace(/^[ ▁]+/, "")
+      .replace(/^##/, ""),
+  ) || visible(text);
 
 export const textOf = (token) => (typeof token === "string" ? token : token.text);
 export const isSpecial = (token) => typeof token !== "string" && token.word === null;
 
 /** Is this a piece of the same word as the one before? */
 export const joins = (tokens, n) =>
-  n > 0 && typeof tokens[n] !== "string" && tokens[n].word !== null && tokens[n].word === tokens[n - 1].word
-  && tokens[n].segment === tokens[n - 1].segment;
+  n > 0 &&
+  typeof tokens[n] !== "string" &&
+  tokens[n].word !== null &&
+  tokens[n].word === tokens[n - 1].word &&
+  tokens[n].segment === tokens[n - 1].segment;
 
 /** The visible text as nodes, with its signs (␣ ⏎) quieter than its letters. */
 export function signed(text) {
-  return visible(text).split(/([␣⏎␍⇥]+)/).filter(Boolean)
+  return visible(text)
+    .split(/([␣⏎␍⇥]+)/)
+    .filter(Boolean)
     .map((part) => (/^[␣⏎␍⇥]/.test(part) ? el("span", { class: "ch-sign" }, part) : part));
 }
 
 export function chip(tokens, n, given = {}, ...more) {
   const token = tokens[n];
-  const kind = ["ch-tok", joins(tokens, n) && "ch-joins", n + 1 < tokens.length && joins(tokens, n + 1) && "ch-goes-on", isSpecial(token) && "ch-special", given.class].filter(Boolean).join(" ");
+  const kind = [
+    "ch-tok",
+    joins(tokens, n) && "ch-joins",
+    n + 1 < tokens.length && joins(tokens, n + 1) && "ch-goes-on",
+    isSpecial(token) && "ch-special",
+    given.class,
+  ]
+    .filter(Boolean)
+    .join(" ");
   return el("span", { ...given, class: kind, "data-at": given["data-at"] ?? `t${n}` }, signed(textOf(token)), ...more);
 }
 
@@ -38,7 +60,10 @@ export function chips(tokens, given = () => ({}), more = () => []) {
   const line = el("div", { class: "ch-tokens" });
   let word = line; // the pieces of one word stay on one line
   tokens.forEach((token, n) => {
-    if (!joins(tokens, n)) line.append((word = el("span", { class: "ch-word" })));
+    if (!joins(tokens, n)) {
+      word = el("span", { class: "ch-word" });
+      line.append(word);
+    }
     word.append(chip(tokens, n, given(n), ...[more(n)].flat()));
     if (/\n/.test(textOf(token))) line.append(el("br"));
   });

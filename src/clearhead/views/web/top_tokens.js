@@ -9,23 +9,65 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const view = {
   title: (c) => c.words("top_title", { neuron: `${c.finding.layer}·${c.finding.neuron}` }),
-  reading: (c) => c.words("top_reading", { texts: scale.whole(c.finding.texts), seen: scale.whole(c.finding.seen), fires: scale.percent(c.finding.fires) }),
+  reading: (c) =>
+    c.words("top_reading", {
+      texts: scale.whole(c.finding.texts),
+      seen: scale.whole(c.finding.seen),
+      fires: scale.percent(c.finding.fires),
+    }),
   body(c, box) {
     const { contexts } = c.finding;
     const most = Math.max(...contexts.map((one) => one.activation), 1e-9);
-    box.append(el("div", {}, contexts.map((one, n) => {
-      const { tokens, activations: all, at } = one;
-      const line = chips(tokens, (k) => {
-        const ground = scale.ink(c, "accent", Math.max(0, all[k] / most) * 0.85);
-        return { style: { background: scale.css(ground), color: scale.css(scale.onTop(c, ground)) }, class: k === at ? "ch-on" : "" };
-      });
-      [...line.querySelectorAll(".ch-tok")].forEach((mark, k) => c.tells(mark, () => `${visible(textOf(tokens[k]))} · ${scale.number(all[k])}`));
-      return el("div", { style: { display: "grid", "grid-template-columns": "3.6rem minmax(0, 1fr)", gap: "1rem", "align-items": "baseline", "border-top": n ? "1px solid var(--hair)" : "0", padding: ".3rem 0" } },
-        el("span", { style: { font: "13px var(--mono)", "text-align": "end" } }, scale.number(one.activation)), line);
-    })), scale.legend(c.words("activation"), scale.steps(8, (t) => scale.ink(c, "accent", t * 0.85)), ["0", scale.number(most)]));
+    box.append(
+      el(
+        "div",
+        {},
+        contexts.map((one, n) => {
+          const { tokens, activations: all, at } = one;
+          const line = chips(tokens, (k) => {
+            const ground = scale.ink(c, "accent", Math.max(0, all[k] / most) * 0.85);
+            return {
+              style: { background: scale.css(ground), color: scale.css(scale.onTop(c, ground)) },
+              class: k === at ? "ch-on" : "",
+            };
+          });
+          [...line.querySelectorAll(".ch-tok")].forEach((mark, k) =>
+            c.tells(mark, () => `${visible(textOf(tokens[k]))} · ${scale.number(all[k])}`),
+          );
+          return el(
+            "div",
+            {
+              style: {
+                display: "grid",
+                "grid-template-columns": "3.6rem minmax(0, 1fr)",
+                gap: "1rem",
+                "align-items": "baseline",
+                "border-top": n ? "1px solid var(--hair)" : "0",
+                padding: ".3rem 0",
+              },
+            },
+            el("span", { style: { font: "13px var(--mono)", "text-align": "end" } }, scale.number(one.activation)),
+            line,
+          );
+        }),
+      ),
+      scale.legend(
+        c.words("activation"),
+        scale.steps(8, (t) => scale.ink(c, "accent", t * 0.85)),
+        ["0", scale.number(most)],
+      ),
+    );
   },
   *table(found) {
     yield ["rank", "text", "position", "token", "activation", "context"];
-    for (const [n, one] of found.contexts.entries()) yield [n + 1, one.text, one.position, textOf(one.tokens[one.at]), one.activation, one.tokens.map(textOf).join("")];
+    for (const [n, one] of found.contexts.entries())
+      yield [
+        n + 1,
+        one.text,
+        one.position,
+        textOf(one.tokens[one.at]),
+        one.activation,
+        one.tokens.map(textOf).join(""),
+      ];
   },
 };

@@ -1,140 +1,553 @@
 // Every word a figure says, in English and 中文, side by side so that neither is forgotten.
 
-const WORDS = {
+export const WORDS = {
   menu: ["Copy or save this figure", "复制或保存此图"],
-  copy_svg: ["Copy as SVG", "复制为 SVG"], copy_svg_done: ["Copied", "已复制"],
-  save_svg: ["Save SVG", "保存 SVG"], save_svg_done: ["Saved", "已保存"],
-  save_png: ["Save PNG", "保存 PNG"], save_png_done: ["Saved", "已保存"],
-  copy_json: ["Copy data as JSON", "复制数据（JSON）"], copy_json_done: ["Copied", "已复制"],
-  save_json: ["Save data as JSON", "保存数据（JSON）"], save_json_done: ["Saved", "已保存"],
-  save_csv: ["Save data as CSV", "保存数据（CSV）"], save_csv_done: ["Saved", "已保存"],
-  save_page: ["Save as a page", "保存为网页"], save_page_done: ["Saved", "已保存"],
-  open_lab: ["Open in the lab", "在实验室中打开"], open_lab_done: ["Opened", "已打开"],
-  open_alone: ["Open on its own", "单独打开"], open_alone_done: ["Opened", "已打开"],
-  language: ["Language", "语言"], theme: ["Light or dark", "浅色或深色"], view: ["View", "视图"],
-  layer: ["layer", "层"], layer_n: ["layer {n}", "第 {n} 层"], head: ["head", "头"], heads: ["Heads", "注意力头"], head_n: ["head {n}", "头 {n}"],
-  layer_head: ["layer {layer}, head {head}", "第 {layer} 层，头 {head}"], embedding: ["embedding", "嵌入"], position: ["position", "位置"],
-  query: ["query", "查询"], key: ["key", "键"], keys: ["keys", "键"], score: ["score", "得分"], weight: ["weight", "权重"], products: ["query × key", "查询 × 键"],
-  hidden: ["hidden", "被遮住"], output: ["output", "输出"], input: ["input", "输入"], effect: ["effect", "效果"], chance: ["chance {p}", "概率 {p}"], rank: ["rank", "名次"], rank_n: ["rank {n}", "第 {n} 名"], or: [" or ", "还是"],
-  view_text: ["text", "文本"], view_matrix: ["matrix", "矩阵"], sort: ["sorted by", "排序"], two_sided: ["negative to positive", "由负到正"], token_id: ["token {id}", "词元 {id}"], dimension: ["dimension {d}", "第 {d} 维"],
+  copy_svg: ["Copy as SVG", "复制为 SVG"],
+  copy_svg_done: ["Copied", "已复制"],
+  save_svg: ["Save SVG", "保存 SVG"],
+  save_svg_done: ["Saved", "已保存"],
+  save_png: ["Save PNG", "保存 PNG"],
+  save_png_done: ["Saved", "已保存"],
+  copy_json: ["Copy data as JSON", "复制数据（JSON）"],
+  copy_json_done: ["Copied", "已复制"],
+  save_json: ["Save data as JSON", "保存数据（JSON）"],
+  save_json_done: ["Saved", "已保存"],
+  save_csv: ["Save data as CSV", "保存数据（CSV）"],
+  save_csv_done: ["Saved", "已保存"],
+  save_page: ["Save as a page", "保存为网页"],
+  save_page_done: ["Saved", "已保存"],
+  open_lab: ["Open in the lab", "在实验室中打开"],
+  open_lab_done: ["Opened", "已打开"],
+  open_alone: ["Open on its own", "单独打开"],
+  open_alone_done: ["Opened", "已打开"],
+  language: ["Language", "语言"],
+  theme: ["Light or dark", "浅色或深色"],
+  view: ["View", "视图"],
+  layer: ["layer", "层"],
+  layer_n: ["layer {n}", "第 {n} 层"],
+  head: ["head", "头"],
+  heads: ["Heads", "注意力头"],
+  head_n: ["head {n}", "头 {n}"],
+  layer_head: ["layer {layer}, head {head}", "第 {layer} 层，头 {head}"],
+  embedding: ["embedding", "嵌入"],
+  position: ["position", "位置"],
+  query: ["query", "查询"],
+  key: ["key", "键"],
+  keys: ["keys", "键"],
+  score: ["score", "得分"],
+  weight: ["weight", "权重"],
+  products: ["query × key", "查询 × 键"],
+  hidden: ["hidden", "被遮住"],
+  output: ["output", "输出"],
+  input: ["input", "输入"],
+  effect: ["effect", "效果"],
+  chance: ["chance {p}", "概率 {p}"],
+  rank: ["rank", "名次"],
+  rank_n: ["rank {n}", "第 {n} 名"],
+  or: [" or ", "还是"],
+  view_text: ["text", "文本"],
+  view_matrix: ["matrix", "矩阵"],
+  sort: ["sorted by", "排序"],
+  two_sided: ["negative to positive", "由负到正"],
+  token_id: ["token {id}", "词元 {id}"],
+  dimension: ["dimension {d}", "第 {d} 维"],
 
-  attention_lines: ["Who looks at whom?", "谁在看谁？"], attention_cross: ["Which words does each written word read from?", "每个写出的词在读哪些词？"],
-  attention_of: ["Where does “{token}” look?", "“{token}”在看哪里？"], attention_to: ["Who looks at “{token}”?", "谁在看“{token}”？"], attention_all: ["What does every head look at?", "每个头都在看什么？"],
-  attention_view_lines: ["lines", "连线"], attention_view_matrix: ["matrix", "矩阵"], attention_view_all: ["all heads", "所有头"],
+  attention_lines: ["Who looks at whom?", "谁在看谁？"],
+  attention_cross: ["Which words does each written word read from?", "每个写出的词在读哪些词？"],
+  attention_of: ["Where does “{token}” look?", "“{token}”在看哪里？"],
+  attention_to: ["Who looks at “{token}”?", "谁在看“{token}”？"],
+  attention_all: ["What does every head look at?", "每个头都在看什么？"],
+  attention_view_lines: ["lines", "连线"],
+  attention_view_matrix: ["matrix", "矩阵"],
+  attention_view_all: ["all heads", "所有头"],
   attention_reading_lines: [
-    "Each line joins a token (left) to one it reads from (right); stronger is more attention, and the weights of a token sum to 1. Hover a token to see its numbers, click to pin it. Shift-click a head to see several at once. Keys: ↑ ↓ tokens, ← → heads, Page Up and Down layers.",
-    "每条线从一个词元（左）连到它所读取的词元（右）；颜色越浓，注意力越强，每个词元的权重之和为 1。悬停可看数值，点击可固定。按住 Shift 点击可同时查看多个头。键盘：↑ ↓ 换词元，← → 换头，Page Up / Down 换层。"],
-  attention_reading_matrix: ["A row for each token that looks, a column for each it can look at; stronger is more attention, and every row sums to 1. Numbers are percentages. Hover a cell for its weight, click to pin it.",
-    "每行是一个在看的词元，每列是一个可被看的词元；颜色越浓，注意力越强，每行之和为 1。格中数字为百分比。悬停可看权重，点击可固定。"],
-  attention_reading_all: ["Every small square is one head’s matrix: rows look, columns are looked at. Layers run from bottom to top. Click a square to enlarge it, double-click to see its lines.",
-    "每个小方块是一个头的矩阵：行在看，列被看。层自下而上排列。点击放大，双击查看连线。"],
-  attention_scale: ["attention weight", "注意力权重"], looks: ["looks", "在看"], looked_at: ["is looked at", "被看"], decoder_reads: ["is being written", "正在写"], encoder_reads: ["was read", "已读"],
-  see_lines: ["See its lines →", "查看连线 →"], all_axes: ["heads from left to right, layers from bottom to top", "从左到右是头，从下到上是层"],
-  head_layer: ["layer and head", "层与头"], head_entropy: ["entropy, bits", "熵（比特）"], head_distance: ["distance", "距离"], head_to_previous: ["to the previous token", "看前一个词元"], head_to_separator: ["to special tokens, or the first", "看特殊词元或首个词元"], head_to_same: ["to the same token", "看相同词元"], head_induction: ["induction", "归纳"],
+    "Each line joins a token (left) to one it reads from (right); stronger is more attention, and the weights " +
+      "of a token sum to 1. Hover a token to see its numbers, click to pin it. Shift-click a head to see " +
+      "several at once. Keys: ↑ ↓ tokens, ← → heads, Page Up and Down layers.",
+    "每条线从一个词元（左）连到它所读取的词元（右）；颜色越浓，注意力越强，每个词元的权重之和为 1。" +
+      "悬停可看数值，点击可固定。按住 Shift 点击可同时查看多个头。键盘：↑ ↓ 换词元，← → 换头，Page Up / Down " +
+      "换层。",
+  ],
+  attention_reading_matrix: [
+    "A row for each token that looks, a column for each it can look at; stronger is more attention, and every " +
+      "row sums to 1. Numbers are percentages. Hover a cell for its weight, click to pin it.",
+    "每行是一个在看的词元，每列是一个可被看的词元；颜色越浓，注意力越强，每行之和为 1。格中数字为百分比。" +
+      "悬停可看权重，点击可固定。",
+  ],
+  attention_reading_all: [
+    "Every small square is one head’s matrix: rows look, columns are looked at. Layers run from bottom to " +
+      "top. Click a square to enlarge it, double-click to see its lines.",
+    "每个小方块是一个头的矩阵：行在看，列被看。层自下而上排列。点击放大，双击查看连线。",
+  ],
+  attention_scale: ["attention weight", "注意力权重"],
+  looks: ["looks", "在看"],
+  looked_at: ["is looked at", "被看"],
+  decoder_reads: ["is being written", "正在写"],
+  encoder_reads: ["was read", "已读"],
+  see_lines: ["See its lines →", "查看连线 →"],
+  all_axes: ["heads from left to right, layers from bottom to top", "从左到右是头，从下到上是层"],
+  head_layer: ["layer and head", "层与头"],
+  head_entropy: ["entropy, bits", "熵（比特）"],
+  head_distance: ["distance", "距离"],
+  head_to_previous: ["to the previous token", "看前一个词元"],
+  head_to_separator: ["to special tokens, or the first", "看特殊词元或首个词元"],
+  head_to_same: ["to the same token", "看相同词元"],
+  head_induction: ["induction", "归纳"],
 
   query_key_title: ["How does “{token}” choose where to look?", "“{token}”怎样决定看哪里？"],
-  query_key_reading: ["Layer {layer}, head {head}. The query is multiplied with each key, number by number; the sum, scaled, is the score, and softmax turns scores into weights that sum to 1. Hover a cell for its numbers.",
-    "第 {layer} 层，头 {head}。查询与每个键逐项相乘；求和并缩放得到得分，softmax 把得分变成总和为 1 的权重。悬停可看数值。"],
+  query_key_reading: [
+    "Layer {layer}, head {head}. The query is multiplied with each key, number by number; the sum, scaled, is " +
+      "the score, and softmax turns scores into weights that sum to 1. Hover a cell for its numbers.",
+    "第 {layer} 层，头 {head}。查询与每个键逐项相乘；求和并缩放得到得分，softmax 把得分变成总和为 1 的权重。" +
+      "悬停可看数值。",
+  ],
 
-  saliency_title: ["Which words did “{token}” come from?", "“{token}”来自哪些词？"], saliency_against: ["Why “{token}” rather than “{other}”?", "为什么是“{token}”而不是“{other}”？"],
-  saliency_reading: ["{method}, normalised to 100 %. Warmer words mattered more. Hover or choose another output to see what it came from.", "{method}，归一化为 100 %。颜色越暖，作用越大。悬停或选择另一个输出，看它来自哪里。"],
-  saliency_reading_matrix: ["{method}. A row for each output, a column for each word that could matter; every row sums to 100 %.", "{method}。每行一个输出，每列一个可能起作用的词；每行之和为 100 %。"],
-  saliency_outputs: ["Outputs: choose one", "输出：选择一个"], saliency_output: ["Output", "输出"], saliency_scale: ["share of what mattered", "作用占比"], could_not_matter: ["Came later: it could not matter", "出现在后面，不可能起作用"],
-  was_read: ["read", "读入"], was_written: ["written", "写出"], rather_than: ["rather than", "而不是"], adds: ["adds {n} to its score", "使得分增加 {n}"], takes: ["takes {n} from its score", "使得分减少 {n}"],
-  method_gradient_x_input: ["Gradient × input", "梯度 × 输入"], method_gradient: ["Gradient norm", "梯度范数"], method_gradient_norm: ["Gradient norm", "梯度范数"], method_integrated: ["Integrated gradients", "积分梯度"], method_integrated_gradients: ["Integrated gradients", "积分梯度"], method_occlusion: ["Occlusion: each word left out in turn", "遮挡：逐个去掉每个词"],
+  saliency_title: ["Which words did “{token}” come from?", "“{token}”来自哪些词？"],
+  saliency_against: ["Why “{token}” rather than “{other}”?", "为什么是“{token}”而不是“{other}”？"],
+  saliency_reading: [
+    "{method}, normalised to 100 %. Warmer words mattered more. Hover or choose another output to see what it " +
+      "came from.",
+    "{method}，归一化为 100 %。颜色越暖，作用越大。悬停或选择另一个输出，看它来自哪里。",
+  ],
+  saliency_reading_matrix: [
+    "{method}. A row for each output, a column for each word that could matter; every row sums to 100 %.",
+    "{method}。每行一个输出，每列一个可能起作用的词；每行之和为 100 %。",
+  ],
+  saliency_outputs: ["Outputs: choose one", "输出：选择一个"],
+  saliency_output: ["Output", "输出"],
+  saliency_scale: ["share of what mattered", "作用占比"],
+  could_not_matter: ["Came later: it could not matter", "出现在后面，不可能起作用"],
+  was_read: ["read", "读入"],
+  was_written: ["written", "写出"],
+  rather_than: ["rather than", "而不是"],
+  adds: ["adds {n} to its score", "使得分增加 {n}"],
+  takes: ["takes {n} from its score", "使得分减少 {n}"],
+  method_gradient_x_input: ["Gradient × input", "梯度 × 输入"],
+  method_gradient: ["Gradient norm", "梯度范数"],
+  method_gradient_norm: ["Gradient norm", "梯度范数"],
+  method_integrated: ["Integrated gradients", "积分梯度"],
+  method_integrated_gradients: ["Integrated gradients", "积分梯度"],
+  method_occlusion: ["Occlusion: each word left out in turn", "遮挡：逐个去掉每个词"],
 
-  hidden_title: ["When did the model make up its mind?", "模型在哪一层拿定主意？"], hidden_title_of: ["When did the model settle on “{token}”?", "模型在哪一层选定“{token}”？"],
-  hidden_reading: ["The best guess after each layer, bottom to top, and beside it the rank of the token named above the column. The strongest colour is rank 1: the answer is already first there. Hover a cell for the other guesses.",
-    "自下而上是每一层之后的最佳猜测，旁边是该列上方词元的名次。颜色最浓为第 1 名：答案在那里已排第一。悬停可看其他猜测。"],
-  chosen_token: ["the token that is followed", "所追踪的词元"], after: ["after", "在其后："], at_token: ["at", "位于"], best_here: ["Best here:", "此处最佳："],
-  comparison_title: ["Which one does it lean to: {list}?", "它更倾向于哪一个：{list}？"], comparison_reading: ["The rank of each candidate after each layer, bottom to top. The strongest colour is rank 1; ▸ marks the one that is ahead.", "自下而上是每一层之后各候选词的名次。颜色最浓为第 1 名；▸ 标出领先者。"],
+  hidden_title: ["When did the model make up its mind?", "模型在哪一层拿定主意？"],
+  hidden_title_of: ["When did the model settle on “{token}”?", "模型在哪一层选定“{token}”？"],
+  hidden_reading: [
+    "The best guess after each layer, bottom to top, and beside it the rank of the token named above the " +
+      "column. The strongest colour is rank 1: the answer is already first there. Hover a cell for the other " +
+      "guesses.",
+    "自下而上是每一层之后的最佳猜测，旁边是该列上方词元的名次。颜色最浓为第 1 名：答案在那里已排第一。" +
+      "悬停可看其他猜测。",
+  ],
+  chosen_token: ["the token that is followed", "所追踪的词元"],
+  after: ["after", "在其后："],
+  at_token: ["at", "位于"],
+  best_here: ["Best here:", "此处最佳："],
+  comparison_title: ["Which one does it lean to: {list}?", "它更倾向于哪一个：{list}？"],
+  comparison_reading: [
+    "The rank of each candidate after each layer, bottom to top. The strongest colour is rank 1; ▸ marks the " +
+      "one that is ahead.",
+    "自下而上是每一层之后各候选词的名次。颜色最浓为第 1 名；▸ 标出领先者。",
+  ],
 
-  neurons_title: ["What do these neurons answer to?", "这些神经元对什么有反应？"], neurons_title_of: ["What does neuron {neuron} answer to?", "神经元 {neuron} 对什么有反应？"],
-  neurons_reading: ["A row for each neuron (layer·number), a column for each token. Hover a row to see it on the text, click to pin it.", "每行一个神经元（层·编号），每列一个词元。悬停某行可在文本上查看，点击可固定。"],
-  neurons_reading_clusters: ["A row for each neuron (layer·number), a column for each token; neurons that fire alike stand together, and [n] begins a cluster. Hover a row to see it on the text, click to pin it.", "每行一个神经元（层·编号），每列一个词元；反应相似的神经元排在一起，[n] 表示一个簇的开始。悬停某行可在文本上查看，点击可固定。"],
-  neuron: ["neuron", "神经元"], neuron_axis: ["layer·neuron", "层·神经元"], cluster: ["cluster", "簇"], activation: ["activation", "激活值"],
-  top_title: ["What excites neuron {neuron} most?", "什么最能激活神经元 {neuron}？"], top_reading: ["The places of {texts} texts ({seen} tokens) where the neuron was strongest, with the words around them. The framed token is where it peaked. It fires at {fires} of all tokens.", "在 {texts} 篇文本（{seen} 个词元）中该神经元最强的位置及其上下文。加框的词元是峰值所在。它在 {fires} 的词元上激活。"],
-  factors_title: ["What fires together?", "哪些在一起激活？"], factors_title_of: ["Where is factor {n} active?", "因子 {n} 在哪里活跃？"], factor: ["factor", "因子"], factor_scale: ["strength of the factor", "因子强度"], its_most: ["its most", "最大值"],
-  factors_reading: ["{count} patterns that together rebuild the activations, with an error of {error}. Each sparkline runs over the tokens. Hover one to light up its tokens, click to pin it.", "{count} 个模式共同重建激活值，误差为 {error}。每条迷你图沿词元展开。悬停可点亮词元，点击可固定。"],
+  neurons_title: ["What do these neurons answer to?", "这些神经元对什么有反应？"],
+  neurons_title_of: ["What does neuron {neuron} answer to?", "神经元 {neuron} 对什么有反应？"],
+  neurons_reading: [
+    "A row for each neuron (layer·number), a column for each token. Hover a row to see it on the text, click " +
+      "to pin it.",
+    "每行一个神经元（层·编号），每列一个词元。悬停某行可在文本上查看，点击可固定。",
+  ],
+  neurons_reading_clusters: [
+    "A row for each neuron (layer·number), a column for each token; neurons that fire alike stand together, " +
+      "and [n] begins a cluster. Hover a row to see it on the text, click to pin it.",
+    "每行一个神经元（层·编号），每列一个词元；反应相似的神经元排在一起，[n] 表示一个簇的开始。" +
+      "悬停某行可在文本上查看，点击可固定。",
+  ],
+  neuron: ["neuron", "神经元"],
+  neuron_axis: ["layer·neuron", "层·神经元"],
+  cluster: ["cluster", "簇"],
+  activation: ["activation", "激活值"],
+  top_title: ["What excites neuron {neuron} most?", "什么最能激活神经元 {neuron}？"],
+  top_reading: [
+    "The places of {texts} texts ({seen} tokens) where the neuron was strongest, with the words around them. " +
+      "The framed token is where it peaked. It fires at {fires} of all tokens.",
+    "在 {texts} 篇文本（{seen} 个词元）中该神经元最强的位置及其上下文。加框的词元是峰值所在。它在 {fires} " +
+      "的词元上激活。",
+  ],
+  factors_title: ["What fires together?", "哪些在一起激活？"],
+  factors_title_of: ["Where is factor {n} active?", "因子 {n} 在哪里活跃？"],
+  factor: ["factor", "因子"],
+  factor_scale: ["strength of the factor", "因子强度"],
+  its_most: ["its most", "最大值"],
+  factors_reading: [
+    "{count} patterns that together rebuild the activations, with an error of {error}. Each sparkline runs " +
+      "over the tokens. Hover one to light up its tokens, click to pin it.",
+    "{count} 个模式共同重建激活值，误差为 {error}。每条迷你图沿词元展开。悬停可点亮词元，点击可固定。",
+  ],
 
-  similarity_title: ["Where do {a} and {b} see alike?", "{a} 与 {b} 在哪里看法相似？"], similarity_title_one: ["Which layers see alike?", "哪些层看法相似？"],
-  similarity_reading: ["{measure} between the layers of {a} (rows, bottom to top) and {b} (columns) on the same texts: 1 is the same up to {alike}, 0 has nothing in common. {count} tokens were compared; in random order they would give {chance}.", "在相同文本上 {a} 的各层（行，自下而上）与 {b} 的各层（列）之间的 {measure}：1 表示只差{alike}，0 表示毫无共同之处。共比较 {count} 个词元；若打乱顺序，结果为 {chance}。"],
-  similarity_reading_one: ["{measure} between the layers of {a}, from bottom to top and from left to right, on the same texts: 1 is the same up to {alike}, 0 has nothing in common. {count} tokens were compared; in random order they would give {chance}.", "{a} 各层之间（自下而上、从左到右）在相同文本上的 {measure}：1 表示只差{alike}，0 表示毫无共同之处。共比较 {count} 个词元；若打乱顺序，结果为 {chance}。"],
-  similarity_cka: ["a rotation", "一个旋转"], similarity_cca: ["a linear map of the directions kept", "所保留方向上的一个线性映射"], similarity_unbiased: ["Unbiased {measure}", "无偏 {measure}"], similarity_averaged: ["Where one model reads a stretch of text as several tokens, they are averaged.", "若某个模型把一段文字读成多个词元，则取其平均。"],
-  patching_title: ["Where is “{answer}” decided?", "“{answer}”是在哪里决定的？"], patching_clean: ["clean text", "原文本"], patching_corrupted: ["changed text", "改动后的文本"],
-  patching_reading: ["{tap} of the clean text was put into the changed text, one layer and {by} at a time. 1 brings the {what} all the way back to {clean}, 0 leaves it at {corrupted}. Hover for the number, click to pin.", "把原文本的 {tap} 放进改动后的文本，每次一层、一个{by}。1 表示{what}完全恢复到 {clean}，0 表示仍为 {corrupted}。悬停可看数值，点击可固定。"],
-  patching_score: ["score of “{answer}”", "“{answer}”的得分"], patching_above: ["score of “{answer}” above “{other}”", "“{answer}”高出“{other}”的得分"],
-  ablation_title: ["Which heads matter here?", "哪些头在这里起作用？"], ablation_before: ["with all heads", "所有头都在"], ablation_after_of: ["without layer {layer}, head {head}", "去掉第 {layer} 层的头 {head}"],
-  ablation_reading: ["Each cell: one head is silenced, and the answer changes by so much ({what}). Layers run from bottom to top. Hover for the number, click to pin.", "每格表示静音一个头后答案的变化（{what}）。层自下而上排列。悬停可看数值，点击可固定。"],
-  ablation_reading_signed: ["Each cell: one head is silenced, and the answer moves by so much ({what}), up or down. Layers run from bottom to top. Hover for the number, click to pin.", "每格表示静音一个头后答案的升降（{what}）。层自下而上排列。悬停可看数值，点击可固定。"],
+  similarity_title: ["Where do {a} and {b} see alike?", "{a} 与 {b} 在哪里看法相似？"],
+  similarity_title_one: ["Which layers see alike?", "哪些层看法相似？"],
+  similarity_reading: [
+    "{measure} between the layers of {a} (rows, bottom to top) and {b} (columns) on the same texts: 1 is the " +
+      "same up to {alike}, 0 has nothing in common. {count} tokens were compared; in random order they would " +
+      "give {chance}.",
+    "在相同文本上 {a} 的各层（行，自下而上）与 {b} 的各层（列）之间的 {measure}：1 表示只差{alike}，0 " +
+      "表示毫无共同之处。共比较 {count} 个词元；若打乱顺序，结果为 {chance}。",
+  ],
+  similarity_reading_one: [
+    "{measure} between the layers of {a}, from bottom to top and from left to right, on the same texts: 1 is " +
+      "the same up to {alike}, 0 has nothing in common. {count} tokens were compared; in random order they " +
+      "would give {chance}.",
+    "{a} 各层之间（自下而上、从左到右）在相同文本上的 {measure}：1 表示只差{alike}，0 表示毫无共同之处。" +
+      "共比较 {count} 个词元；若打乱顺序，结果为 {chance}。",
+  ],
+  similarity_cka: ["a rotation", "一个旋转"],
+  similarity_cca: ["a linear map of the directions kept", "所保留方向上的一个线性映射"],
+  similarity_unbiased: ["Unbiased {measure}", "无偏 {measure}"],
+  similarity_averaged: [
+    "Where one model reads a stretch of text as several tokens, they are averaged.",
+    "若某个模型把一段文字读成多个词元，则取其平均。",
+  ],
+  patching_title: ["Where is “{answer}” decided?", "“{answer}”是在哪里决定的？"],
+  patching_clean: ["clean text", "原文本"],
+  patching_corrupted: ["changed text", "改动后的文本"],
+  patching_reading: [
+    "{tap} of the clean text was put into the changed text, one layer and {by} at a time. 1 brings the {what} " +
+      "all the way back to {clean}, 0 leaves it at {corrupted}. Hover for the number, click to pin.",
+    "把原文本的 {tap} 放进改动后的文本，每次一层、一个{by}。1 表示{what}完全恢复到 {clean}，0 表示仍为 " +
+      "{corrupted}。悬停可看数值，点击可固定。",
+  ],
+  patching_score: ["score of “{answer}”", "“{answer}”的得分"],
+  patching_above: ["score of “{answer}” above “{other}”", "“{answer}”高出“{other}”的得分"],
+  ablation_title: ["Which heads matter here?", "哪些头在这里起作用？"],
+  ablation_before: ["with all heads", "所有头都在"],
+  ablation_after_of: ["without layer {layer}, head {head}", "去掉第 {layer} 层的头 {head}"],
+  ablation_reading: [
+    "Each cell: one head is silenced, and the answer changes by so much ({what}). Layers run from bottom to " +
+      "top. Hover for the number, click to pin.",
+    "每格表示静音一个头后答案的变化（{what}）。层自下而上排列。悬停可看数值，点击可固定。",
+  ],
+  ablation_reading_signed: [
+    "Each cell: one head is silenced, and the answer moves by so much ({what}), up or down. Layers run from " +
+      "bottom to top. Hover for the number, click to pin.",
+    "每格表示静音一个头后答案的升降（{what}）。层自下而上排列。悬停可看数值，点击可固定。",
+  ],
 
-  steps_step: ["step", "步骤"], steps_who: ["The token that asks: choose any", "提问的词元：可任选一个"], steps_everyone: ["The same for every token", "每个词元都是如此"],
-  steps_name_1: ["1 vectors", "1 向量"], steps_name_2: ["2 products", "2 乘积"], steps_name_3: ["3 scaling", "3 缩放"], steps_name_4: ["4 softmax", "4 softmax"], steps_name_5: ["5 weighted sum", "5 加权求和"], steps_name_6: ["6 all heads", "6 所有的头"],
-  steps_title_1: ["What are the query, key and value of “{token}”?", "“{token}”的查询、键、值是什么？"], steps_title_2: ["How well does the query of “{token}” match each key?", "“{token}”的查询与每个键有多匹配？"], steps_title_3: ["What does scaling change?", "缩放改变了什么？"],
-  steps_title_4: ["How much of each token does “{token}” take?", "“{token}”从每个词元取多少？"], steps_title_5: ["What does “{token}” get back?", "“{token}”得到了什么？"], steps_title_6: ["What do the heads say together?", "所有的头合起来说了什么？"],
-  steps_reading_1: ["Layer {layer}, head {head}. A cell is a number, its colour how large it is; each row of colours is one vector. Hover for the numbers, choose another token or head.", "第 {layer} 层，头 {head}。每格一个数，颜色表示大小；一行颜色就是一个向量。悬停可看数值，也可换一个词元或头。"],
-  steps_reading_2: ["Layer {layer}, head {head}. Query times key, number by number, {size} times; their sum is at the right, the largest in bold. Hover a cell for its product.", "第 {layer} 层，头 {head}。查询与键逐项相乘，共 {size} 项；右边是它们的和，最大者加粗。悬停格子可看乘积。"],
-  steps_reading_3: ["The outline is the sum of the products, the bar what is left after × {scale}: the score. Keys that may not be seen are marked as hidden.", "空心框是乘积之和，实心条是乘以 {scale} 之后剩下的：得分。不允许看的键标为“被遮住”。"],
-  steps_reading_4: ["The violet bars sum to 100 %. The outline shows what the weights would be without step 3.", "紫色条形之和为 100 %。空心框是若没有第三步权重会是多少。"],
-  steps_reading_5: ["Each value is multiplied by its weight: pale rows hardly count. The last row is the sum of those above it.", "每个值乘以它的权重：颜色浅的行几乎不起作用。最后一行是上面各行之和。"],
-  steps_reading_6: ["Each of the {heads} heads has looked in its own way, for the same token. Their answers stand side by side; one more matrix mixes them into {width} numbers, which are added to the token’s vector.", "{heads} 个头为同一个词元各看各的。它们的答案并排放置，再由一个矩阵混合成 {width} 个数，加回词元的向量。"],
-  steps_input: ["“{token}” as it enters the layer, {width} numbers", "进入这一层的“{token}”，{width} 个数"], steps_of_query: ["its query, {size} numbers", "它的查询，{size} 个数"], steps_of_key: ["its key, {size} numbers", "它的键，{size} 个数"], steps_of_value: ["its value, {size} numbers", "它的值，{size} 个数"],
-  value: ["value", "值"], steps_queries: ["queries", "查询"], steps_values: ["values", "值"], steps_sum: ["sum", "和"], steps_added: ["added", "附加"], steps_before_after: ["before and after × {scale}", "乘以 {scale} 前后"], steps_exp: ["e^(score − best)", "e^(得分 − 最大)"], steps_together: ["together", "合计"], steps_unscaled: ["without scaling", "不缩放时"],
-  steps_weighted: ["weight × value", "权重 × 值"], steps_answer: ["answer of head {head}", "头 {head} 的答案"], steps_answers: ["answer", "答案"], steps_weights: ["weights over the tokens", "在各词元上的权重"], steps_looks: ["looks most at", "最看重"], steps_side_by_side: ["the answers side by side: {heads} × {size} = {width} numbers", "答案并排：{heads} × {size} = {width} 个数"], steps_output: ["after one more matrix: what attention adds to “{token}”, {width} numbers", "再乘一个矩阵：注意力加给“{token}”的 {width} 个数"],
+  steps_step: ["step", "步骤"],
+  steps_who: ["The token that asks: choose any", "提问的词元：可任选一个"],
+  steps_everyone: ["The same for every token", "每个词元都是如此"],
+  steps_name_1: ["1 vectors", "1 向量"],
+  steps_name_2: ["2 products", "2 乘积"],
+  steps_name_3: ["3 scaling", "3 缩放"],
+  steps_name_4: ["4 softmax", "4 softmax"],
+  steps_name_5: ["5 weighted sum", "5 加权求和"],
+  steps_name_6: ["6 all heads", "6 所有的头"],
+  steps_title_1: ["What are the query, key and value of “{token}”?", "“{token}”的查询、键、值是什么？"],
+  steps_title_2: ["How well does the query of “{token}” match each key?", "“{token}”的查询与每个键有多匹配？"],
+  steps_title_3: ["What does scaling change?", "缩放改变了什么？"],
+  steps_title_4: ["How much of each token does “{token}” take?", "“{token}”从每个词元取多少？"],
+  steps_title_5: ["What does “{token}” get back?", "“{token}”得到了什么？"],
+  steps_title_6: ["What do the heads say together?", "所有的头合起来说了什么？"],
+  steps_reading_1: [
+    "Layer {layer}, head {head}. A cell is a number, its colour how large it is; each row of colours is one " +
+      "vector. Hover for the numbers, choose another token or head.",
+    "第 {layer} 层，头 {head}。每格一个数，颜色表示大小；一行颜色就是一个向量。悬停可看数值，也可换一个词元或头。",
+  ],
+  steps_reading_2: [
+    "Layer {layer}, head {head}. Query times key, number by number, {size} times; their sum is at the right, " +
+      "the largest in bold. Hover a cell for its product.",
+    "第 {layer} 层，头 {head}。查询与键逐项相乘，共 {size} 项；右边是它们的和，最大者加粗。悬停格子可看乘积。",
+  ],
+  steps_reading_3: [
+    "The outline is the sum of the products, the bar what is left after × {scale}: the score. Keys that may " +
+      "not be seen are marked as hidden.",
+    "空心框是乘积之和，实心条是乘以 {scale} 之后剩下的：得分。不允许看的键标为“被遮住”。",
+  ],
+  steps_reading_4: [
+    "The violet bars sum to 100 %. The outline shows what the weights would be without step 3.",
+    "紫色条形之和为 100 %。空心框是若没有第三步权重会是多少。",
+  ],
+  steps_reading_5: [
+    "Each value is multiplied by its weight: pale rows hardly count. The last row is the sum of those above it.",
+    "每个值乘以它的权重：颜色浅的行几乎不起作用。最后一行是上面各行之和。",
+  ],
+  steps_reading_6: [
+    "Each of the {heads} heads has looked in its own way, for the same token. Their answers stand side by " +
+      "side; one more matrix mixes them into {width} numbers, which are added to the token’s vector.",
+    "{heads} 个头为同一个词元各看各的。它们的答案并排放置，再由一个矩阵混合成 {width} 个数，加回词元的向量。",
+  ],
+  steps_input: ["“{token}” as it enters the layer, {width} numbers", "进入这一层的“{token}”，{width} 个数"],
+  steps_of_query: ["its query, {size} numbers", "它的查询，{size} 个数"],
+  steps_of_key: ["its key, {size} numbers", "它的键，{size} 个数"],
+  steps_of_value: ["its value, {size} numbers", "它的值，{size} 个数"],
+  value: ["value", "值"],
+  steps_queries: ["queries", "查询"],
+  steps_values: ["values", "值"],
+  steps_sum: ["sum", "和"],
+  steps_added: ["added", "附加"],
+  steps_before_after: ["before and after × {scale}", "乘以 {scale} 前后"],
+  steps_exp: ["e^(score − best)", "e^(得分 − 最大)"],
+  steps_together: ["together", "合计"],
+  steps_unscaled: ["without scaling", "不缩放时"],
+  steps_weighted: ["weight × value", "权重 × 值"],
+  steps_answer: ["answer of head {head}", "头 {head} 的答案"],
+  steps_answers: ["answer", "答案"],
+  steps_weights: ["weights over the tokens", "在各词元上的权重"],
+  steps_looks: ["looks most at", "最看重"],
+  steps_side_by_side: [
+    "the answers side by side: {heads} × {size} = {width} numbers",
+    "答案并排：{heads} × {size} = {width} 个数",
+  ],
+  steps_output: [
+    "after one more matrix: what attention adds to “{token}”, {width} numbers",
+    "再乘一个矩阵：注意力加给“{token}”的 {width} 个数",
+  ],
 
   next_title: ["What may come next?", "接下来可能是什么？"],
-  next_reading: ["These {count} hold {shown} of all chances; bars are against the likeliest. Entropy {entropy} bits: as unsure as a fair choice among {many} of the {vocabulary} tokens. Choose one to go on.", "这 {count} 个占全部概率的 {shown}；条形以最可能者为准。熵为 {entropy} 比特：相当于在 {vocabulary} 个词元中的 {many} 个里公平抽取。选择一个继续。"],
-  walk_title: ["What happens to “{token}” on its way?", "“{token}”一路经历了什么？"], walk_reading: ["Layer {layer} of {layers}, head {head} of {heads}, counted from 0. Queries violet, keys orange, values blue; a cell’s colour is the size of its number.", "第 {layer} 层（共 {layers} 层），头 {head}（共 {heads} 个），从 0 计。查询为紫，键为橙，值为蓝；格子的颜色表示数值大小。"],
+  next_reading: [
+    "These {count} hold {shown} of all chances; bars are against the likeliest. Entropy {entropy} bits: as " +
+      "unsure as a fair choice among {many} of the {vocabulary} tokens. Choose one to go on.",
+    "这 {count} 个占全部概率的 {shown}；条形以最可能者为准。熵为 {entropy} 比特：相当于在 {vocabulary} " +
+      "个词元中的 {many} 个里公平抽取。选择一个继续。",
+  ],
+  walk_title: ["What happens to “{token}” on its way?", "“{token}”一路经历了什么？"],
+  walk_reading: [
+    "Layer {layer} of {layers}, head {head} of {heads}, counted from 0. Queries violet, keys orange, values " +
+      "blue; a cell’s colour is the size of its number.",
+    "第 {layer} 层（共 {layers} 层），头 {head}（共 {heads} 个），从 0 计。查询为紫，键为橙，值为蓝；" +
+      "格子的颜色表示数值大小。",
+  ],
   looks_at: ["looks at", "看向"],
 
-  side_encoder: ["encoder", "编码器"], side_decoder: ["decoder", "解码器"], side_cross: ["decoder to encoder", "解码器看编码器"], attention_side: ["Which attention", "哪种注意力"], log_prob: ["log-probability", "对数概率"],
+  side_encoder: ["encoder", "编码器"],
+  side_decoder: ["decoder", "解码器"],
+  side_cross: ["decoder to encoder", "解码器看编码器"],
+  attention_side: ["Which attention", "哪种注意力"],
+  log_prob: ["log-probability", "对数概率"],
 
-  beams_title: ["How was the answer searched?", "答案是怎样搜索出来的？"], beams_title_greedy: ["What was taken, and what stood next in line?", "选了什么，又有哪些紧随其后？"],
-  beams_reading: ["A column for each new token: the candidates from the likeliest text down. The {beams} likeliest go on; grey ones were dropped. A text that ends competes with the others by its score: log-probability / length to the power of {penalty}. Move the slider to see the tree grow; hover a token for its numbers.",
-    "每列对应一个新词元：候选按整段文本的概率从高到低排列。概率最高的 {beams} 个继续；灰色的被放弃。结束的文本按得分竞争：对数概率 / 长度的 {penalty} 次方。移动滑块看树如何生长；悬停词元可看数值。"],
-  beams_reading_greedy: ["A column for each new token: the likeliest one was taken, the grey ones stood next in line. Move the slider to see it grow; hover a token for its numbers.", "每列对应一个新词元：取概率最高者，灰色的是紧随其后的候选。移动滑块看它如何生长；悬停词元可看数值。"],
-  beams_step: ["How many tokens have been written", "已写出多少个词元"], beams_step_of: ["token {n} of {of}", "第 {n} 个词元，共 {of} 个"], beams_play: ["▶ Play", "▶ 播放"], beams_pause: ["❚❚ Pause", "❚❚ 暂停"],
-  beams_total: ["log-probability so far", "累计对数概率"], beams_length: ["tokens", "词元数"], beams_answers: ["The answers, the best first", "答案，最好的在前"], beams_followed: ["Followed at this step", "此步所跟踪的文本"], beams_ended: ["ended", "已结束"],
-  beams_live: ["The search went on from here", "搜索从这里继续"], beams_dropped: ["Dropped: others were likelier", "放弃：其他更可能"], beams_finished: ["A text ends here", "一段文本在此结束"], beams_stopped: ["Still likely, but it could not have won any more", "仍有可能，但已无法胜出"],
-  beams_key_best: ["the best text", "最佳文本"], beams_key_taken: ["what was taken", "所选"], beams_key_dropped: ["dropped", "被放弃"], beams_key_ended: ["a text ends", "文本结束"],
+  beams_title: ["How was the answer searched?", "答案是怎样搜索出来的？"],
+  beams_title_greedy: ["What was taken, and what stood next in line?", "选了什么，又有哪些紧随其后？"],
+  beams_reading: [
+    "A column for each new token: the candidates from the likeliest text down. The {beams} likeliest go on; " +
+      "grey ones were dropped. A text that ends competes with the others by its score: log-probability / length " +
+      "to the power of {penalty}. Move the slider to see the tree grow; hover a token for its numbers.",
+    "每列对应一个新词元：候选按整段文本的概率从高到低排列。概率最高的 {beams} 个继续；灰色的被放弃。" +
+      "结束的文本按得分竞争：对数概率 / 长度的 {penalty} 次方。移动滑块看树如何生长；悬停词元可看数值。",
+  ],
+  beams_reading_greedy: [
+    "A column for each new token: the likeliest one was taken, the grey ones stood next in line. Move the " +
+      "slider to see it grow; hover a token for its numbers.",
+    "每列对应一个新词元：取概率最高者，灰色的是紧随其后的候选。移动滑块看它如何生长；悬停词元可看数值。",
+  ],
+  beams_step: ["How many tokens have been written", "已写出多少个词元"],
+  beams_step_of: ["token {n} of {of}", "第 {n} 个词元，共 {of} 个"],
+  beams_play: ["▶ Play", "▶ 播放"],
+  beams_pause: ["❚❚ Pause", "❚❚ 暂停"],
+  beams_total: ["log-probability so far", "累计对数概率"],
+  beams_length: ["tokens", "词元数"],
+  beams_answers: ["The answers, the best first", "答案，最好的在前"],
+  beams_followed: ["Followed at this step", "此步所跟踪的文本"],
+  beams_ended: ["ended", "已结束"],
+  beams_live: ["The search went on from here", "搜索从这里继续"],
+  beams_dropped: ["Dropped: others were likelier", "放弃：其他更可能"],
+  beams_finished: ["A text ends here", "一段文本在此结束"],
+  beams_stopped: ["Still likely, but it could not have won any more", "仍有可能，但已无法胜出"],
+  beams_key_best: ["the best text", "最佳文本"],
+  beams_key_taken: ["what was taken", "所选"],
+  beams_key_dropped: ["dropped", "被放弃"],
+  beams_key_ended: ["a text ends", "文本结束"],
 
-  positions_title: ["How does the model know the order?", "模型怎样知道顺序？"], positions_scheme: ["scheme", "方案"], positions_dimensions: ["dimensions", "维度"], positions_distance: ["distance", "距离"], positions_value: ["value; what stands far out gets the full colour", "数值；过大的数取最浓的颜色"], positions_added: ["added to the score", "加到得分上"],
-  positions_alike: ["How alike are two positions?", "两个位置有多相似？"], positions_cosine: ["cosine", "余弦"],
-  positions_sinusoidal: ["sinusoidal, computed", "正弦，计算得出"], positions_learned: ["learned table", "学得的表"], positions_rotary: ["rotary", "旋转"], positions_distance_bias: ["a bias by distance", "按距离的偏置"], positions_distance_vectors: ["a vector for each distance", "每个距离一个向量"],
-  positions_reading_sinusoidal: ["A row for each position, a column for each dimension: waves from fast to slow, added to the token’s vector.", "每行一个位置，每列一个维度：由快到慢的波，加到词元的向量上。"],
-  positions_reading_learned: ["A row for each position, a column for each dimension: a table that was learned and is added to the token’s vector.", "每行一个位置，每列一个维度：学习得到的表，加到词元的向量上。"],
-  positions_reading_rotary: ["A row for each position: what (1, 0) becomes in every pair of dimensions of a query or key when it is turned by its position.", "每行一个位置：查询或键的每对维度中的 (1, 0) 按位置旋转后的样子。"],
-  positions_reading_distance_bias: ["A row for each distance (key minus query), a column for each head: the number that is added to the score.", "每行一个距离（键减查询），每列一个头：加到得分上的数。"],
-  positions_reading_distance_vectors: ["A row for each distance (key minus query), a column for each dimension: a vector that queries and keys are compared with.", "每行一个距离（键减查询），每列一个维度：与查询和键相比较的向量。"],
-  positions_reading_alike: ["Beside it the cosine between any two of them: 1 is the same direction. Hover for numbers.", "旁边是任意两者之间的余弦：1 表示方向相同。悬停可看数值。"],
-  positions_reading_bias: ["Beside it what one head adds for every query (row) and key (column); click a column to choose another head.", "旁边是一个头对每对查询（行）和键（列）所加的数；点击一列可换另一个头。"],
+  positions_title: ["How does the model know the order?", "模型怎样知道顺序？"],
+  positions_scheme: ["scheme", "方案"],
+  positions_dimensions: ["dimensions", "维度"],
+  positions_distance: ["distance", "距离"],
+  positions_value: ["value; what stands far out gets the full colour", "数值；过大的数取最浓的颜色"],
+  positions_added: ["added to the score", "加到得分上"],
+  positions_alike: ["How alike are two positions?", "两个位置有多相似？"],
+  positions_cosine: ["cosine", "余弦"],
+  positions_sinusoidal: ["sinusoidal, computed", "正弦，计算得出"],
+  positions_learned: ["learned table", "学得的表"],
+  positions_rotary: ["rotary", "旋转"],
+  positions_distance_bias: ["a bias by distance", "按距离的偏置"],
+  positions_distance_vectors: ["a vector for each distance", "每个距离一个向量"],
+  positions_reading_sinusoidal: [
+    "A row for each position, a column for each dimension: waves from fast to slow, added to the token’s vector.",
+    "每行一个位置，每列一个维度：由快到慢的波，加到词元的向量上。",
+  ],
+  positions_reading_learned: [
+    "A row for each position, a column for each dimension: a table that was learned and is added to the " +
+      "token’s vector.",
+    "每行一个位置，每列一个维度：学习得到的表，加到词元的向量上。",
+  ],
+  positions_reading_rotary: [
+    "A row for each position: what (1, 0) becomes in every pair of dimensions of a query or key when it is " +
+      "turned by its position.",
+    "每行一个位置：查询或键的每对维度中的 (1, 0) 按位置旋转后的样子。",
+  ],
+  positions_reading_distance_bias: [
+    "A row for each distance (key minus query), a column for each head: the number that is added to the score.",
+    "每行一个距离（键减查询），每列一个头：加到得分上的数。",
+  ],
+  positions_reading_distance_vectors: [
+    "A row for each distance (key minus query), a column for each dimension: a vector that queries and keys " +
+      "are compared with.",
+    "每行一个距离（键减查询），每列一个维度：与查询和键相比较的向量。",
+  ],
+  positions_reading_alike: [
+    "Beside it the cosine between any two of them: 1 is the same direction. Hover for numbers.",
+    "旁边是任意两者之间的余弦：1 表示方向相同。悬停可看数值。",
+  ],
+  positions_reading_bias: [
+    "Beside it what one head adds for every query (row) and key (column); click a column to choose another head.",
+    "旁边是一个头对每对查询（行）和键（列）所加的数；点击一列可换另一个头。",
+  ],
 
-  parameters_title: ["Where do the {total} parameters live?", "{total} 个参数都在哪里？"], parameters_reading: ["Each area is as large as its share of all {total} parameters. Hover for shapes and exact numbers.", "每块面积与其在全部 {total} 个参数中的占比成正比。悬停可看形状与精确数字。"],
-  parameters_shared_reading: ["What several parts share is counted once, where it first stands.", "多处共享的参数只在首次出现处计一次。"], parameters_shared: ["{count} more are shared and counted elsewhere", "另有 {count} 个为共享，已在别处计入"], parameters_tied: ["shared", "共享"],
-  parameters_part: ["part", "部分"], parameters_each: ["each of {layers} layers", "每层（共 {layers} 层）"], parameters_all: ["all", "合计"], parameters_total: ["total", "总计"],
-  parameters_token_embedding: ["token embedding", "词元嵌入"], parameters_positions: ["positions", "位置"], parameters_segments: ["segments", "句段"], parameters_query: ["query", "查询"], parameters_key: ["key", "键"], parameters_value: ["value", "值"], parameters_qkv: ["query, key, value", "查询、键、值"], parameters_key_value: ["key, value", "键、值"],
-  parameters_output: ["output", "输出"], parameters_up: ["widening", "展宽"], parameters_gate: ["gate", "门"], parameters_down: ["narrowing", "收窄"], parameters_norm: ["norms", "归一化"], parameters_norm_outside: ["norms outside the layers", "层外的归一化"], parameters_head: ["head", "输出头"],
-  parameters_in_attention: ["attention: {name}", "注意力：{name}"], parameters_in_cross_attention: ["cross-attention: {name}", "交叉注意力：{name}"], parameters_in_feed_forward: ["feed-forward: {name}", "前馈：{name}"],
-  parameters_kind_embedding: ["embedding", "嵌入"], parameters_kind_positions: ["positions", "位置"], parameters_kind_attention: ["attention", "注意力"], parameters_kind_cross_attention: ["cross-attention", "交叉注意力"], parameters_kind_feed_forward: ["feed-forward", "前馈"], parameters_kind_norm: ["norms", "归一化"], parameters_kind_head: ["head", "输出头"], parameters_kind_other: ["other", "其他"],
+  parameters_title: ["Where do the {total} parameters live?", "{total} 个参数都在哪里？"],
+  parameters_reading: [
+    "Each area is as large as its share of all {total} parameters. Hover for shapes and exact numbers.",
+    "每块面积与其在全部 {total} 个参数中的占比成正比。悬停可看形状与精确数字。",
+  ],
+  parameters_shared_reading: [
+    "What several parts share is counted once, where it first stands.",
+    "多处共享的参数只在首次出现处计一次。",
+  ],
+  parameters_shared: ["{count} more are shared and counted elsewhere", "另有 {count} 个为共享，已在别处计入"],
+  parameters_tied: ["shared", "共享"],
+  parameters_part: ["part", "部分"],
+  parameters_each: ["each of {layers} layers", "每层（共 {layers} 层）"],
+  parameters_all: ["all", "合计"],
+  parameters_total: ["total", "总计"],
+  parameters_token_embedding: ["token embedding", "词元嵌入"],
+  parameters_positions: ["positions", "位置"],
+  parameters_segments: ["segments", "句段"],
+  parameters_query: ["query", "查询"],
+  parameters_key: ["key", "键"],
+  parameters_value: ["value", "值"],
+  parameters_qkv: ["query, key, value", "查询、键、值"],
+  parameters_key_value: ["key, value", "键、值"],
+  parameters_output: ["output", "输出"],
+  parameters_up: ["widening", "展宽"],
+  parameters_gate: ["gate", "门"],
+  parameters_down: ["narrowing", "收窄"],
+  parameters_norm: ["norms", "归一化"],
+  parameters_norm_outside: ["norms outside the layers", "层外的归一化"],
+  parameters_head: ["head", "输出头"],
+  parameters_in_attention: ["attention: {name}", "注意力：{name}"],
+  parameters_in_cross_attention: ["cross-attention: {name}", "交叉注意力：{name}"],
+  parameters_in_feed_forward: ["feed-forward: {name}", "前馈：{name}"],
+  parameters_kind_embedding: ["embedding", "嵌入"],
+  parameters_kind_positions: ["positions", "位置"],
+  parameters_kind_attention: ["attention", "注意力"],
+  parameters_kind_cross_attention: ["cross-attention", "交叉注意力"],
+  parameters_kind_feed_forward: ["feed-forward", "前馈"],
+  parameters_kind_norm: ["norms", "归一化"],
+  parameters_kind_head: ["head", "输出头"],
+  parameters_kind_other: ["other", "其他"],
 
-  prediction_title_label: ["What does the model say of the text?", "模型怎样判断这段文本？"], prediction_title_labels: ["What applies to the text?", "哪些标签适用于这段文本？"], prediction_title_number: ["What number does the model give?", "模型给出什么数值？"], prediction_title_next_sentence: ["Does the second sentence follow the first?", "第二句是否接在第一句之后？"],
-  prediction_title_word: ["What is hidden here?", "这里藏着什么词？"], prediction_title_token_label: ["What is each token?", "每个词元是什么？"], prediction_title_replaced: ["Which tokens were replaced?", "哪些词元被替换过？"], prediction_title_span: ["Where is the answer?", "答案在哪里？"],
-  prediction_reading_label: ["One of these labels; their chances sum to 100 %.", "这些标签中的一个；概率之和为 100 %。"], prediction_reading_labels: ["Each label for itself: the chance that it applies.", "每个标签单独判断：适用的概率。"], prediction_reading_number: ["The number as the head gives it; it is no probability.", "输出头直接给出的数值，不是概率。"],
-  prediction_reading_next_sentence: ["Read off the first token, [CLS], which has looked at both sentences; the two chances sum to 100 %.", "由首个词元 [CLS] 得出，它看过两个句子；两个概率之和为 100 %。"], prediction_reading_word: ["The likeliest words for each gap, with their chances; bars are against the likeliest.", "每个空缺最可能的词及其概率；条形以最可能者为准。"],
-  prediction_reading_token_label: ["A label under each token; stronger is surer. Hover a token to see the others, click to pin it.", "每个词元下方是它的标签；颜色越浓越确定。悬停可看其他标签，点击可固定。"], prediction_reading_replaced: ["How likely it is that another token stood there; warmer is likelier.", "该处原本是另一个词元的可能性；颜色越暖越可能。"], prediction_reading_span: ["The likeliest places in the second text: chance of the beginning times chance of the end.", "第二段文本中最可能的位置：起点概率乘终点概率。"],
-  prediction_rest: ["and {count} more, {share} together", "另有 {count} 个，合计 {share}"], prediction_rest_each: ["and {count} more, each {share}", "另有 {count} 个，各 {share}"],
-  prediction_follows: ["follows", "接得上"], prediction_does_not_follow: ["does not follow", "接不上"], prediction_replaced: ["replaced", "被替换"], prediction_gap: ["gap {n}", "空缺 {n}"], prediction_first: ["first text", "第一段"], prediction_second: ["second text", "第二段"],
+  prediction_title_label: ["What does the model say of the text?", "模型怎样判断这段文本？"],
+  prediction_title_labels: ["What applies to the text?", "哪些标签适用于这段文本？"],
+  prediction_title_number: ["What number does the model give?", "模型给出什么数值？"],
+  prediction_title_next_sentence: ["Does the second sentence follow the first?", "第二句是否接在第一句之后？"],
+  prediction_title_word: ["What is hidden here?", "这里藏着什么词？"],
+  prediction_title_token_label: ["What is each token?", "每个词元是什么？"],
+  prediction_title_replaced: ["Which tokens were replaced?", "哪些词元被替换过？"],
+  prediction_title_span: ["Where is the answer?", "答案在哪里？"],
+  prediction_reading_label: [
+    "One of these labels; their chances sum to 100 %.",
+    "这些标签中的一个；概率之和为 100 %。",
+  ],
+  prediction_reading_labels: ["Each label for itself: the chance that it applies.", "每个标签单独判断：适用的概率。"],
+  prediction_reading_number: [
+    "The number as the head gives it; it is no probability.",
+    "输出头直接给出的数值，不是概率。",
+  ],
+  prediction_reading_next_sentence: [
+    "Read off the first token, [CLS], which has looked at both sentences; the two chances sum to 100 %.",
+    "由首个词元 [CLS] 得出，它看过两个句子；两个概率之和为 100 %。",
+  ],
+  prediction_reading_word: [
+    "The likeliest words for each gap, with their chances; bars are against the likeliest.",
+    "每个空缺最可能的词及其概率；条形以最可能者为准。",
+  ],
+  prediction_reading_token_label: [
+    "A label under each token; stronger is surer. Hover a token to see the others, click to pin it.",
+    "每个词元下方是它的标签；颜色越浓越确定。悬停可看其他标签，点击可固定。",
+  ],
+  prediction_reading_replaced: [
+    "How likely it is that another token stood there; warmer is likelier.",
+    "该处原本是另一个词元的可能性；颜色越暖越可能。",
+  ],
+  prediction_reading_span: [
+    "The likeliest places in the second text: chance of the beginning times chance of the end.",
+    "第二段文本中最可能的位置：起点概率乘终点概率。",
+  ],
+  prediction_rest: ["and {count} more, {share} together", "另有 {count} 个，合计 {share}"],
+  prediction_rest_each: ["and {count} more, each {share}", "另有 {count} 个，各 {share}"],
+  prediction_follows: ["follows", "接得上"],
+  prediction_does_not_follow: ["does not follow", "接不上"],
+  prediction_replaced: ["replaced", "被替换"],
+  prediction_gap: ["gap {n}", "空缺 {n}"],
+  prediction_first: ["first text", "第一段"],
+  prediction_second: ["second text", "第二段"],
 
-  sampling_title: ["How is the next token drawn?", "下一个词元是怎样抽取的？"], sampling_reading: ["The {count} likeliest of {vocabulary} tokens. First the scores are divided by the temperature, then top-k keeps the k likeliest, then top-p the likeliest that together reach a share p. Move the sliders: everything is computed anew from the model’s scores.", "{vocabulary} 个词元中最可能的 {count} 个。先用温度除得分，再由 top-k 保留最可能的 k 个，最后由 top-p 保留合计达到份额 p 的词元。移动滑块：一切都由模型的得分重新计算。"],
-  sampling_temperature: ["temperature", "温度"], sampling_top_k: ["top-k", "top-k"], sampling_top_p: ["top-p", "top-p"], sampling_off: ["off", "关"], sampling_before: ["before", "之前"], sampling_after: ["after", "之后"], sampling_cut: ["cut", "被去掉"], sampling_mass: ["What happens to the chances", "概率的去向"],
-  sampling_left: ["{count} tokens can be drawn: {share}", "可抽取 {count} 个词元：{share}"], sampling_by_top_p: ["cut by top-p: {share}", "被 top-p 去掉：{share}"], sampling_by_top_k: ["cut by top-k: {share}", "被 top-k 去掉：{share}"],
-  sampling_drawn: ["Drawn by the model, seeds {first} to {last}", "模型抽取的结果，种子 {first} 至 {last}"], sampling_seed: ["seed {seed}", "种子 {seed}"], sampling_other: ["Other settings than those the model drew with.", "设置与模型抽取时不同。"], sampling_again: ["Draw with these →", "用这些设置抽取 →"],
-  cache_title: ["What does the cache save?", "缓存省下了什么？"], cache_without: ["without a cache", "没有缓存"], cache_with: ["with a cache", "有缓存"], cache_without_short: ["without", "无缓存"], cache_with_short: ["with", "有缓存"], cache_writes: ["writes", "写出"],
-  cache_reading: ["A row for each token that is written, a column for each that has been read by then. Strong: its keys and values are computed in this step, in all {layers} layers. Pale: they were kept and are only read. Hover a cell for its numbers, click to pin a row.", "每行是写出的一个词元，每列是此前读过的一个词元。颜色浓：这一步要在全部 {layers} 层计算它的键和值。颜色淡：键和值已经存好，只需读取。悬停可看数值，点击可固定一行。"],
-  cache_reading_source: ["Keys and values of the {count} tokens of the source are computed in the first step only, too; the numbers include them.", "原文 {count} 个词元的键和值同样只在第一步计算；数字中已包含它们。"],
-  cache_computed: ["keys and values computed", "计算键和值"], cache_read: ["only read", "只读取"], cache_work: ["Multiply-adds of each step", "每一步的乘加次数"],
-  cache_tip_computed: ["To write {writes}, keys and values of {token} are computed", "为写出 {writes}，要计算 {token} 的键和值"], cache_tip_read: ["To write {writes}, keys and values of {token} are only read", "为写出 {writes}，{token} 的键和值只需读取"], cache_tip_unread: ["{token} comes later", "{token} 在后面"], cache_tip_unseen: ["{token} lies outside every layer’s window", "{token} 在所有层的窗口之外"],
-  cache_total: ["Together {without} without a cache and {work} with it: {saved} saved. In return the cache holds {kept} numbers at the end, {size}.", "合计：没有缓存 {without} 次，有缓存 {work} 次，省下 {saved}。代价是缓存最终要存 {kept} 个数，共 {size}。"],
+  sampling_title: ["How is the next token drawn?", "下一个词元是怎样抽取的？"],
+  sampling_reading: [
+    "The {count} likeliest of {vocabulary} tokens. First the scores are divided by the temperature, then " +
+      "top-k keeps the k likeliest, then top-p the likeliest that together reach a share p. Move the sliders: " +
+      "everything is computed anew from the model’s scores.",
+    "{vocabulary} 个词元中最可能的 {count} 个。先用温度除得分，再由 top-k 保留最可能的 k 个，最后由 top-p " +
+      "保留合计达到份额 p 的词元。移动滑块：一切都由模型的得分重新计算。",
+  ],
+  sampling_temperature: ["temperature", "温度"],
+  sampling_top_k: ["top-k", "top-k"],
+  sampling_top_p: ["top-p", "top-p"],
+  sampling_off: ["off", "关"],
+  sampling_before: ["before", "之前"],
+  sampling_after: ["after", "之后"],
+  sampling_cut: ["cut", "被去掉"],
+  sampling_mass: ["What happens to the chances", "概率的去向"],
+  sampling_left: ["{count} tokens can be drawn: {share}", "可抽取 {count} 个词元：{share}"],
+  sampling_by_top_p: ["cut by top-p: {share}", "被 top-p 去掉：{share}"],
+  sampling_by_top_k: ["cut by top-k: {share}", "被 top-k 去掉：{share}"],
+  sampling_drawn: ["Drawn by the model, seeds {first} to {last}", "模型抽取的结果，种子 {first} 至 {last}"],
+  sampling_seed: ["seed {seed}", "种子 {seed}"],
+  sampling_other: ["Other settings than those the model drew with.", "设置与模型抽取时不同。"],
+  sampling_again: ["Draw with these →", "用这些设置抽取 →"],
+  cache_title: ["What does the cache save?", "缓存省下了什么？"],
+  cache_without: ["without a cache", "没有缓存"],
+  cache_with: ["with a cache", "有缓存"],
+  cache_without_short: ["without", "无缓存"],
+  cache_with_short: ["with", "有缓存"],
+  cache_writes: ["writes", "写出"],
+  cache_reading: [
+    "A row for each token that is written, a column for each that has been read by then. Strong: its keys and " +
+      "values are computed in this step, in all {layers} layers. Pale: they were kept and are only read. Hover " +
+      "a cell for its numbers, click to pin a row.",
+    "每行是写出的一个词元，每列是此前读过的一个词元。颜色浓：这一步要在全部 {layers} 层计算它的键和值。" +
+      "颜色淡：键和值已经存好，只需读取。悬停可看数值，点击可固定一行。",
+  ],
+  cache_reading_source: [
+    "Keys and values of the {count} tokens of the source are computed in the first step only, too; the " +
+      "numbers include them.",
+    "原文 {count} 个词元的键和值同样只在第一步计算；数字中已包含它们。",
+  ],
+  cache_computed: ["keys and values computed", "计算键和值"],
+  cache_read: ["only read", "只读取"],
+  cache_work: ["Multiply-adds of each step", "每一步的乘加次数"],
+  cache_tip_computed: [
+    "To write {writes}, keys and values of {token} are computed",
+    "为写出 {writes}，要计算 {token} 的键和值",
+  ],
+  cache_tip_read: [
+    "To write {writes}, keys and values of {token} are only read",
+    "为写出 {writes}，{token} 的键和值只需读取",
+  ],
+  cache_tip_unread: ["{token} comes later", "{token} 在后面"],
+  cache_tip_unseen: ["{token} lies outside every layer’s window", "{token} 在所有层的窗口之外"],
+  cache_total: [
+    "Together {without} without a cache and {work} with it: {saved} saved. In return the cache holds {kept} " +
+      "numbers at the end, {size}.",
+    "合计：没有缓存 {without} 次，有缓存 {work} 次，省下 {saved}。代价是缓存最终要存 {kept} 个数，共 {size}。",
+  ],
 };
 
 export const LANGUAGES = { en: "English", zh: "中文" };
@@ -147,10 +560,13 @@ export function say(lang, key, values = {}) {
 
 // The walk says its steps in English; here is each of them in 中文. {0}, {1} … are the numbers of the English sentence.
 const STEPS = {
-  "Embedding": ["嵌入", "词元 {0} 变成一个含 {1} 个数的向量；它的位置也有一个向量。"],
+  Embedding: ["嵌入", "词元 {0} 变成一个含 {1} 个数的向量；它的位置也有一个向量。"],
   "The layers below": ["下面的各层", "下面的层已经改写过它。"],
   "Query, key, value": ["查询、键、值", "三个矩阵把每个向量变成三个，再切成 {0} 个头，每头 {1} 维。这里是头 {2}。"],
-  "Score, scale, mask, softmax": ["打分、缩放、遮挡、softmax", "它的查询与每个键做点积，乘以 {0}；看不到的词元被遮住；softmax 把得分变成总和为一的份额。"],
+  "Score, scale, mask, softmax": [
+    "打分、缩放、遮挡、softmax",
+    "它的查询与每个键做点积，乘以 {0}；看不到的词元被遮住；softmax 把得分变成总和为一的份额。",
+  ],
   "Weighted sum": ["加权求和", "各个值按权重相加，就是这个头的答案。"],
   "Merge and project": ["合并与投影", "{0} 个头的答案并排（{1} × {2}），再由一个矩阵混合。"],
   "Look at the source": ["看原文", "新的查询与编码器读过的 {0} 个词元的键做点积。"],
@@ -159,12 +575,28 @@ const STEPS = {
   "The layers above": ["上面的各层", "同样的过程再重复 {0} 次，权重各不相同。"],
   "Final norm": ["最后的归一化", "最后一次归一化把向量变成已知的大小。"],
   "Scores for every word": ["每个词的得分", "向量与词表中全部 {0} 个词比较；softmax 把得分变成概率。这就是此处的词。"],
-  "The next token": ["下一个词元", "向量与词表中全部 {0} 个词比较；softmax 把得分变成概率。贪心解码取第一个；采样按概率抽取。"],
+  "The next token": [
+    "下一个词元",
+    "向量与词表中全部 {0} 个词比较；softmax 把得分变成概率。贪心解码取第一个；采样按概率抽取。",
+  ],
 };
 const LABELS = {
-  "token": "词元", "position": "位置", "segment": "句段", "what enters the stack": "进入各层的向量", "query: what it looks for": "查询：它在找什么", "key: what it offers": "键：它提供什么",
-  "value: what it hands over": "值：它交出什么", "attention output": "注意力输出", "what it read": "读到的内容", "widened": "展宽后", "feed-forward output": "前馈输出", "output of the last layer": "最后一层的输出", "normalised": "归一化后",
-  "score": "得分", "after the mask": "遮挡后", "weight": "权重",
+  token: "词元",
+  position: "位置",
+  segment: "句段",
+  "what enters the stack": "进入各层的向量",
+  "query: what it looks for": "查询：它在找什么",
+  "key: what it offers": "键：它提供什么",
+  "value: what it hands over": "值：它交出什么",
+  "attention output": "注意力输出",
+  "what it read": "读到的内容",
+  widened: "展宽后",
+  "feed-forward output": "前馈输出",
+  "output of the last layer": "最后一层的输出",
+  normalised: "归一化后",
+  score: "得分",
+  "after the mask": "遮挡后",
+  weight: "权重",
 };
 
 export function stepWords(lang, step) {
@@ -177,14 +609,21 @@ export function stepWords(lang, step) {
 stepWords.label = (lang, label) => {
   if (lang !== "zh") return label;
   const part = label.match(/^(input of layer|output of layer|head) (\d+)$/);
-  if (part) return { "input of layer": `第 ${part[2]} 层的输入`, "output of layer": `第 ${part[2]} 层的输出`, head: `头 ${part[2]}` }[part[1]];
+  if (part)
+    return {
+      "input of layer": `第 ${part[2]} 层的输入`,
+      "output of layer": `第 ${part[2]} 层的输出`,
+      head: `头 ${part[2]}`,
+    }[part[1]];
   return LABELS[label] ?? label;
 };
 
 // What an ablation measures is said in English by the finding; here in 中文.
 const MEASURED = [
-  [/^how far the chances of the next token move, in bits$/, "下一个词元的概率变化，以比特计"], [/^how far the chances of (?:the )?labels?.* move, in bits$/, "标签的概率变化，以比特计"],
-  [/^how far the chances of .* move, in bits$/, "该处的概率变化，以比特计"], [/^change of the score of (.*)$/, "$1 的得分变化"],
+  [/^how far the chances of the next token move, in bits$/, "下一个词元的概率变化，以比特计"],
+  [/^how far the chances of (?:the )?labels?.* move, in bits$/, "标签的概率变化，以比特计"],
+  [/^how far the chances of .* move, in bits$/, "该处的概率变化，以比特计"],
+  [/^change of the score of (.*)$/, "$1 的得分变化"],
 ];
 
 export function measured(lang, what) {
