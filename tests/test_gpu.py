@@ -19,9 +19,10 @@ from clearhead.models import FAMILIES, Model, family
 from clearhead.models.heads import Summary
 from clearhead.models.model import EncoderDecoderModel
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Stack, row_linear, row_step
+from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Stack
 from clearhead.nn.block_sparse import BlockSparseAttention
 from clearhead.nn.cache import StaticCache
+from clearhead.nn.fast import gpu_decode, gpu_gemv
 from clearhead.nn.linear import Linear
 
 DEVICE = os.environ.get("CLEARHEAD_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "")
@@ -374,7 +375,7 @@ def test_a_row_through_plain_layers(name, dtype):
     stack = PLAIN_STACKS[name]().to(DEVICE).eval()
     output = Linear(stack.embed.tokens.embedding_dim, stack.embed.tokens.num_embeddings, bias=False).to(DEVICE)
     narrow, narrow_output = copy.deepcopy(stack).to(dtype), copy.deepcopy(output).to(dtype)
-    assert row_step.is_plain(narrow, narrow_output)
+    assert gpu_decode.is_supported(narrow, narrow_output)
     span = 640
     for prompt in (1, 16, 300, span - 2):
         ids = torch.randint(0, stack.embed.tokens.num_embeddings, (1, prompt), device=DEVICE)
@@ -394,7 +395,7 @@ def test_a_row_through_plain_layers(name, dtype):
                 for part, end, cache in zip((stack, narrow), (output, narrow_output), caches, strict=False)
             )
             x = narrow.embed(given, place)
-            row_step.step(narrow, narrow_output, x, caches[2], visible[0], position, scores)
+            gpu_decode.decode_step(narrow, narrow_output, x, caches[2], visible[0], position, scores)
             error, allowed = ((got - want).norm() / want.norm() for got in (scores, plain))
             assert error < 1.5 * allowed + 1e-3, (prompt, token)
             position += 1
@@ -429,7 +430,7 @@ def test_a_row_times_a_matrix(dtype):
         layer = Linear(ins, outs, bias=outs % 2 == 0).to(DEVICE, dtype)
         row = torch.randn(1, 1, ins, device=DEVICE, dtype=dtype)
         with torch.no_grad():
-            assert row_linear.prepare() and row_linear.usable(row, layer.weight)
+            assert gpu_gemv.prepare() and gpu_gemv.usable(row, layer.weight)
             want = torch.nn.functional.linear(
                 *(None if t is None else t.float() for t in (row, layer.weight, layer.bias))
             )
@@ -474,7 +475,7 @@ def test_loading_onto_the_device(pair, tmp_path):
 )
 def test_the_vocabulary_loss_in_one_kernel(vocab, bias, smoothing):
     """The Triton kernel's loss and gradients are torch's own, in double precision."""
-    from clearhead.nn.vocabulary_loss import linear_cross_entropy, prepare
+    from clearhead.nn.cross_entropy import linear_cross_entropy, prepare
 
     assert prepare()
     torch.manual_seed(vocab)

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from clearhead.errors import InputError
-from clearhead.nn.fast import native, trace
+from clearhead.nn import trace
+from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.quantized import FEW, QuantizedEmbedding, QuantizedLinear, QuantizedMatrix, quantize_
 from clearhead.nn.linear import Linear
 from clearhead.nn.tracing import tap
@@ -22,9 +23,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 def way(request, monkeypatch):
     """With the native kernels, and without."""
     if request.param == "torch":
-        monkeypatch.setattr(native, "loaded", None)
-    elif native.kernels() is None:
-        pytest.skip(native.why_not())
+        monkeypatch.setattr(cpu_kernels, "loaded", None)
+    elif cpu_kernels.load() is None:
+        pytest.skip(cpu_kernels.why_not())
     return request.param
 
 
@@ -76,7 +77,7 @@ def test_broken_weights_are_refused(kind, wrong):
 def assert_product(layer: QuantizedLinear, x: torch.Tensor, wanted: torch.Tensor) -> None:
     """Right to fp32, and to 1/65,534 of the largest input where many rows are multiplied as whole numbers."""
     allowed = 1e-5 * layer.in_features**0.5 + 1e-5 * wanted.abs()
-    if native.loaded is not None and native.loaded.has_many and x[..., 0].numel() > 8:
+    if cpu_kernels.loaded is not None and cpu_kernels.loaded.has_many and x[..., 0].numel() > 8:
         allowed = allowed + x.abs().amax(-1, keepdim=True) / 65534 * layer.weight.abs().sum(-1)
     assert bool(((layer(x) - wanted).abs() <= allowed).all())
 
@@ -212,9 +213,9 @@ def test_what_is_refused():
 
 
 def test_without_kernels_it_says_that_it_will_be_slow(monkeypatch, caplog):
-    monkeypatch.setattr(native, "loaded", None)
-    monkeypatch.setattr(native, "_tried", True)
-    monkeypatch.setattr(native, "_reason", "there is no C compiler")
+    monkeypatch.setattr(cpu_kernels, "loaded", None)
+    monkeypatch.setattr(cpu_kernels, "_tried", True)
+    monkeypatch.setattr(cpu_kernels, "_reason", "there is no C compiler")
     with caplog.at_level(logging.WARNING, "clearhead"):
         quantize_(Tiny(), "int8")
     assert "slow" in caplog.text and "there is no C compiler" in caplog.text

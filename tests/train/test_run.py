@@ -525,6 +525,6 @@ def test_large_data_and_data_of_unknown_size_have_workers(tmp_path):
 def test_kernels_are_loaded_before_the_first_step(tmp_path, monkeypatch):
     """Whether a sample was written before a step must not decide how its frozen layers round their sums."""
     loaded = []
-    monkeypatch.setattr("clearhead.train.engine.run.native.kernels", lambda: loaded.append(True))
+    monkeypatch.setattr("clearhead.train.engine.run.cpu_kernels.load", lambda: loaded.append(True))
     train(recipe(tmp_path), watchers=[lambda event: event["event"] == "begin" and loaded.append("begin")])
     assert loaded[:2] == [True, "begin"]

@@ -134,9 +134,9 @@ def random_gpt2(**sizes: Any) -> Iterator[Path]:
 
 def clearhead_sides(folder: Path, precisions: tuple[str, ...] = ("float32", "bfloat16", "int8", "int4")) -> list[Side]:
     from clearhead import hub
-    from clearhead.nn.fast import native
+    from clearhead.nn.fast import cpu_kernels
 
-    native.kernels()
+    cpu_kernels.load()
     sides = []
     for precision in precisions:
         rounded = precision.startswith("int")

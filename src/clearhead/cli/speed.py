@@ -23,7 +23,7 @@ def speed(writing: Writing) -> str:
     import torch
 
     from clearhead.generate.graphs import why_not
-    from clearhead.nn.fast import native
+    from clearhead.nn.fast import cpu_kernels
 
     model, run, asked, times = writing.model, writing.run, writing.asked, writing.times
     read = run.session.prompt if run.session.source is None else run.session.source.shape[1]
@@ -38,7 +38,7 @@ def speed(writing: Writing) -> str:
     if model.device.type == "cpu":
         threads = torch.get_num_threads()
         where = f"CPU, {threads} thread{'s' if threads > 1 else ''}, "
-        where += "native kernels" if native.loaded is not None else "torch's own kernels"
+        where += "native kernels" if cpu_kernels.loaded is not None else "torch's own kernels"
     else:
         plain = asked.num_beams == 1 and run.ahead is None and asked.penalty_alpha is None
         graphs = plain and asked.cuda_graphs is not False and why_not(model) is None

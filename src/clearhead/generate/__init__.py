@@ -29,7 +29,7 @@ from clearhead.generate.session import PromptCache, Session
 from clearhead.generate.speculative import Ahead, Draft, Lookup, check_draft
 from clearhead.generate.stops import Stop, cut_after, end_tokens, stop_strings
 from clearhead.models.model import Model
-from clearhead.nn.fast import native
+from clearhead.nn.fast import cpu_kernels
 
 log = logging.getLogger("clearhead")
 
@@ -120,7 +120,7 @@ class Run:
         if past is not None and not isinstance(past, PromptCache):
             raise InputError(f"past must be a clearhead.generate.PromptCache, not {type(past).__name__}.")
         if model.device.type == "cpu":
-            native.kernels()  # products of one row are most of the work
+            cpu_kernels.load()  # products of one row are most of the work
         not_done = Options.not_done(model.generation)
         if not_done:
             log.warning("generation_config.json asks for %s, which is not done here.", ", ".join(not_done))

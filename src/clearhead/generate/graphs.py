@@ -2,7 +2,7 @@
 
 Recording needs shapes and addresses that never change: a cache with all of its room always in sight, a prompt padded
 on the left to a round length, and the place to write held on the device. Steps of one text through plain layers are
-recorded from a few large kernels (`nn/fast/row_step.py`); with `compile`, other layers are compiled first.
+recorded from a few large kernels (`nn/fast/gpu_decode.py`); with `compile`, other layers are compiled first.
 A recording is kept with its model and serves every later call of the same shape.
 """
 
@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
-from torch.utils._triton import has_triton
 
 from clearhead.errors import InputError
 from clearhead.generate.loop import LOOK_EVERY, Step, draw_by
@@ -26,9 +25,10 @@ from clearhead.models.heads import LanguageHead
 from clearhead.models.model import Model, StackModel
 from clearhead.nn import Attention
 from clearhead.nn.cache import BLOCK, StaticCache
-from clearhead.nn.fast import row_linear, row_step
+from clearhead.nn.fast import gpu_decode, gpu_gemv
 from clearhead.nn.linear import Linear, lay_out
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
+from clearhead.nn.torch_internals import has_triton, recompile_limit
 from clearhead.nn.tracing import is_open
 
 KEPT = 4  # recordings per model; each holds a cache
@@ -108,7 +108,7 @@ class Recording:
         compile: bool = False,
         by_row: bool = False,
     ) -> None:
-        """by_row: steps go through `row_step`."""
+        """by_row: steps go through `gpu_decode`."""
         device, vocab = model.device, model.config.vocab_size
         self._model = weakref.ref(model)  # recordings are kept by model: they must not keep it alive
         self.choosing, self.prompt, self.span = choosing, prompt, span
@@ -176,7 +176,7 @@ class Recording:
             stack, head = self.model.stack, self.model.language_head
             assert head is not None and isinstance(head.output, Linear)
             x = stack.embed(self.ids, self.places)
-            row_step.step(stack, head.output, x, self.cache, self.mask[0], self.position, self.logits)
+            gpu_decode.decode_step(stack, head.output, x, self.cache, self.mask[0], self.position, self.logits)
         else:
             self._scores(self.ids, self.mask[:, None, None], self.places)
         self.position += 1
@@ -284,7 +284,7 @@ def borrow(
     model = session.model
     assert isinstance(model, StackModel)
     if model.device.type == "cuda":
-        row_linear.prepare()
+        gpu_gemv.prepare()
         lay_out(model)
     where = tuple(part.data_ptr() for part in (*model.parameters(), *model.buffers()))  # what moved is recorded anew
     by_row = rows == 1 and takes_rows(model)
@@ -294,7 +294,7 @@ def borrow(
 
 
 def takes_rows(model: StackModel) -> bool:
-    """Whether a step of one text can go through `row_step`: plain layers, and a plain matrix over words."""
+    """Whether a step of one text can go through `gpu_decode`: plain layers, and a plain matrix over words."""
     head = model.head
     return (
         model.device.type == "cuda"
@@ -302,7 +302,7 @@ def takes_rows(model: StackModel) -> bool:
         and type(head) is LanguageHead
         and head.transform is None
         and head.scale == 1.0
-        and row_step.is_plain(model.stack, head.output)
+        and gpu_decode.is_supported(model.stack, head.output)
     )
 
 
@@ -333,7 +333,7 @@ def compiled(layers: nn.ModuleList) -> Iterator[None]:
     for layer in layers:
         layer._compiled_call_impl = torch.compile(layer._call_impl, dynamic=False)
     try:
-        with torch._dynamo.config.patch(recompile_limit=64):  # every shape that is recorded is compiled for itself
+        with recompile_limit(64):  # every shape that is recorded is compiled for itself
             yield
     finally:
         for layer in layers:

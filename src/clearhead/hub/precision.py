@@ -18,7 +18,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.models import Model
-from clearhead.nn.fast import native
+from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.quantized import KINDS, QuantizedLinear, QuantizedMatrix, quantize_
 from clearhead.nn.linear import Linear
 
@@ -85,7 +85,7 @@ def choose(model: Model) -> str:
 @torch.no_grad()
 def measure(model: Model, repeats: int = 5) -> list[Measured]:
     """Each precision on the largest layer (counted as often as its size goes into all layers) and the output matrix."""
-    native.kernels()
+    cpu_kernels.load()
     head = model.language_head
     outputs = [head.output] if head is not None and isinstance(head.output, Linear) else []
     layers = [m for m in model.modules() if isinstance(m, Linear) and m not in outputs]

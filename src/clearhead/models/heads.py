@@ -16,9 +16,9 @@ from clearhead.errors import InputError
 from clearhead.models.config import Config
 from clearhead.models.output import Output
 from clearhead.nn.activations import Activation
+from clearhead.nn.cross_entropy import linear_cross_entropy
 from clearhead.nn.linear import Linear
 from clearhead.nn.tracing import is_open, tap
-from clearhead.nn.vocabulary_loss import linear_cross_entropy
 
 
 @dataclass

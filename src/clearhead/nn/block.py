@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError
 from clearhead.nn.attention import Attention
 from clearhead.nn.cache import LayerCache
-from clearhead.nn.fast import native
-from clearhead.nn.fast.native.plan import step
+from clearhead.nn.fast import cpu_kernels
+from clearhead.nn.fast.cpu_decode import decode_step
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.tracing import tap
@@ -73,9 +73,9 @@ class Block(nn.Module):
         position_ids: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        if not torch.compiler.is_compiling() and cache is not None and native.loaded is not None:
+        if not torch.compiler.is_compiling() and cache is not None and cpu_kernels.loaded is not None:
             plain = bias is None and type(self) is Block
-            y = step(native.loaded, self, [self], x, [mask], [cache]) if plain else None
+            y = decode_step(cpu_kernels.loaded, self, [self], x, [mask], [cache]) if plain else None
             if y is not None:
                 return y  # the same in one call, where nobody looks inside
         x = tap(self, "input", x)

@@ -13,9 +13,9 @@ import threading
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
-from clearhead.nn.fast import native, row_linear
+from clearhead.nn.fast import cpu_kernels, gpu_gemv
+from clearhead.nn.torch_internals import is_intercepted, onednn_linear
 
 FEW = 8  # rows that the native kernels multiply
 MANY = 64  # rows from which oneDNN is faster than F.linear (for a transposed matrix: always)
@@ -23,23 +23,23 @@ MANY = 64  # rows from which oneDNN is faster than F.linear (for a transposed ma
 PLAIN = (Tensor, nn.Parameter)  # and no subclass, which may be anything
 _laying_out = threading.Lock()  # two texts begun at once must not take a matrix from under each other
 
-_onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+_onednn_linear = onednn_linear()
 
 
 class Linear(nn.Linear):
     """nn.Linear; the same parameters under the same names."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling() and native.loaded is not None:
+        if not torch.compiler.is_compiling() and cpu_kernels.loaded is not None:
             # straight from the table: nn.Module's attribute lookup would cost a quarter of the whole call
-            y = fast_linear(native.loaded, x, self._parameters.get("weight"), self._parameters.get("bias"))
+            y = fast_linear(cpu_kernels.loaded, x, self._parameters.get("weight"), self._parameters.get("bias"))
             if y is not None:
                 return y
         weight, bias = self.weight, self.bias
         if x.is_cuda and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)):
-            if row_linear.usable(x, weight):
-                return row_linear.row_linear(x, weight, bias)
-            if weight.shape[0] % 8 and weight.shape[0] > 1024 and x.dtype in row_linear.HALF:
+            if gpu_gemv.usable(x, weight):
+                return gpu_gemv.gemv(x, weight, bias)
+            if weight.shape[0] % 8 and weight.shape[0] > 1024 and x.dtype in gpu_gemv.HALF:
                 # Tensor cores need rows of a multiple of 8; GPT-2's 50,257 words would take five times as long.
                 even = weight.shape[0] // 8 * 8
                 parts = (slice(even), slice(even, None))
@@ -49,18 +49,10 @@ class Linear(nn.Linear):
 
 def is_plain(x: Tensor) -> bool:
     """A tensor on the CPU, and nobody who records, transforms or recasts what is done to it."""
-    return (
-        type(x) in PLAIN
-        and x.is_cpu
-        and not torch._C._len_torch_dispatch_stack()
-        and torch._C._get_tracing_state() is None
-        and not torch.is_autocast_enabled("cpu")
-        and forward_ad._current_level < 0
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
+    return type(x) in PLAIN and x.is_cpu and not is_intercepted()
 
 
-def fast_linear(kernels: native.Kernels, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor | None:
+def fast_linear(kernels: cpu_kernels.Kernels, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor | None:
     """x · weightᵀ + bias; None where torch should do it."""
     if weight is None or (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)):
         return None
@@ -81,9 +73,9 @@ def fast_linear(kernels: native.Kernels, x: Tensor, weight: Tensor | None, bias:
     if dtype is torch.float32:
         if rows > FEW:
             return many_rows(x, weight, bias) if rows >= MANY or turned else None
-        kind = native.F32_T if turned else native.F32
+        kind = cpu_kernels.F32_T if turned else cpu_kernels.F32
     elif dtype is torch.bfloat16 and rows <= FEW and not turned:
-        kind = native.BF16  # summed in fp32 and rounded once
+        kind = cpu_kernels.BF16  # summed in fp32 and rounded once
         x, bias = x.float(), None if bias is None else bias.float()
     else:
         return None
@@ -102,17 +94,14 @@ def fast_linear(kernels: native.Kernels, x: Tensor, weight: Tensor | None, bias:
             rows,
             in_features,
             out_features,
-            torch.get_num_threads() if y.numel() * in_features > native.SMALL else 1,
+            torch.get_num_threads() if y.numel() * in_features > cpu_kernels.SMALL else 1,
         )
     return y if dtype is torch.float32 else y.to(dtype)
 
 
 def many_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """An fp32 product of many rows on the CPU."""
-    if _onednn is None or not x.numel():
-        return F.linear(x, weight, bias)
-    product: Tensor = _onednn(x, weight, bias, "none", [], "")
-    return product
+    return F.linear(x, weight, bias) if _onednn_linear is None or not x.numel() else _onednn_linear(x, weight, bias)
 
 
 def lay_out(model: nn.Module) -> None:

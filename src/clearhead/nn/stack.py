@@ -12,8 +12,8 @@ from clearhead.errors import InputError
 from clearhead.nn.block import Block
 from clearhead.nn.cache import Cache, StaticCache
 from clearhead.nn.embedding import Embed
-from clearhead.nn.fast import native
-from clearhead.nn.fast.native.plan import step
+from clearhead.nn.fast import cpu_kernels
+from clearhead.nn.fast.cpu_decode import decode_step
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.tracing import is_open, tap
 
@@ -128,8 +128,8 @@ class Stack(nn.Module):
             x = x * kept
 
         stepped = None
-        if cache is not None and native.loaded is not None and bias is None and kept is None:
-            stepped = self._step(native.loaded, x, bound, cache)
+        if cache is not None and cpu_kernels.loaded is not None and bias is None and kept is None:
+            stepped = self._step(cpu_kernels.loaded, x, bound, cache)
         if stepped is not None:
             x = stepped
         else:
@@ -159,13 +159,13 @@ class Stack(nn.Module):
         return layer(*given, **more)
 
     def _step(
-        self, kernels: native.Kernels, x: Tensor, bound: dict[int | None, BoundMask], cache: Cache
+        self, kernels: cpu_kernels.Kernels, x: Tensor, bound: dict[int | None, BoundMask], cache: Cache
     ) -> Tensor | None:
         """All layers in one call, for one new position and where nobody looks inside; None: run them one by one."""
         blocks = self.blocks
         if torch.compiler.is_compiling() or any(type(block) is not Block for block in blocks):
             return None
-        return step(kernels, self, blocks, x, bound.values(), cache.layers)
+        return decode_step(kernels, self, blocks, x, bound.values(), cache.layers)
 
 
 def narrowed(x: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ When nobody is looking, `tap` is one test of an empty list: `torch.compile` fold
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import InputError, TraceError, near
+from clearhead.nn.torch_internals import dynamo_is_loaded
 
 _watching: list[Trace] = []
 _opening = threading.Lock()
@@ -159,7 +159,7 @@ class Trace(Mapping[str, Tensor]):
         # Compiled code has no taps left in it: run such models eagerly while somebody looks.
         global _eager
         with _opening:
-            if _eager is None and "torch._dynamo" in sys.modules:
+            if _eager is None and dynamo_is_loaded():
                 _eager = torch.compiler.set_stance("force_eager")
             _watching.append(self)
         return self

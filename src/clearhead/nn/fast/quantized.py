@@ -1,7 +1,7 @@
 """Weights of eight or four bits: less memory to hold, and above all less to read for every token. Products stay fp32.
 
 int8   one scale for each output; a weight is code · scale, codes -127 to 127
-int4   one scale for each group of 32 inputs; codes -8 to 7, two in a byte (the layout is told in native/kernels.c)
+int4   one scale for each group of 32 inputs; codes -8 to 7, two in a byte (the layout is told in cpu_kernels.c)
 
 Only weights are rounded to so few bits: inputs, biases, norms and sums are fp32. Products go to the native kernels.
 Many rows (a prompt) are multiplied there as whole numbers of 16 bits with a scale for each 32 inputs, off by 1/65,534
@@ -20,15 +20,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.nn.fast import native
+from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.linear import Linear, is_plain, many_rows
 
 log = logging.getLogger("clearhead")
 
-KINDS = {"int8": native.I8, "int4": native.I4}
+KINDS = {"int8": cpu_kernels.I8, "int4": cpu_kernels.I4}
 FEW = 64  # rows for which reading small weights beats unpacking them
 BLOCK = 1 << 20  # weights that are unpacked at a time
-SMALLEST = native.GROUP  # a matrix with fewer inputs or outputs stays as it is: there is nothing to gain
+SMALLEST = cpu_kernels.GROUP  # a matrix with fewer inputs or outputs stays as it is: there is nothing to gain
 
 
 class QuantizedMatrix(nn.Module):
@@ -54,7 +54,7 @@ class QuantizedMatrix(nn.Module):
         codes, scales = self.codes[chosen], self.scales[chosen]
         if self.kind == "int8":
             return codes.float() * scales
-        groups = codes.unflatten(-1, (-1, native.GROUP // 2))
+        groups = codes.unflatten(-1, (-1, cpu_kernels.GROUP // 2))
         whole = torch.cat([groups & 15, groups >> 4], -1).float().sub_(8).mul_(scales.unsqueeze(-1))
         return whole.flatten(-2)[..., : self.in_features]
 
@@ -102,8 +102,8 @@ class QuantizedLinear(nn.Module):
         if x.shape[-1:] != (self.in_features,):
             raise InputError(f"The layer takes vectors of {self.in_features} numbers, not {tuple(x.shape)}.")
         rows = x.numel() // self.in_features
-        if native.loaded is not None and (rows <= FEW or native.loaded.has_many):
-            return self._natively(native.loaded, x, rows)
+        if cpu_kernels.loaded is not None and (rows <= FEW or cpu_kernels.loaded.has_many):
+            return self._natively(cpu_kernels.loaded, x, rows)
         flat = x.reshape(rows, self.in_features)
         y = x.new_empty(rows, self.out_features)
         step = max(1, BLOCK // self.in_features)
@@ -112,7 +112,7 @@ class QuantizedLinear(nn.Module):
             y[:, part] = many_rows(flat, self.matrix.rows(part), None if self.bias is None else self.bias[part])
         return y.view(*x.shape[:-1], self.out_features)
 
-    def _natively(self, kernels: native.Kernels, x: Tensor, rows: int) -> Tensor:
+    def _natively(self, kernels: cpu_kernels.Kernels, x: Tensor, rows: int) -> Tensor:
         buffers, bias = self.matrix._buffers, self._parameters.get("bias")
         y = x.new_empty((*x.shape[:-1], self.out_features))
         if rows:
@@ -127,7 +127,7 @@ class QuantizedLinear(nn.Module):
                 rows,
                 self.in_features,
                 self.out_features,
-                torch.get_num_threads() if y.numel() * self.in_features > native.SMALL else 1,
+                torch.get_num_threads() if y.numel() * self.in_features > cpu_kernels.SMALL else 1,
             )
         return y
 
@@ -163,8 +163,8 @@ def quantize_(model: nn.Module, kind: str) -> nn.Module:
     places = {str(p.device) for p in model.parameters()} - {"cpu"}
     if places:
         raise InputError(f"Quantised products run on the CPU here, and the model is on {', '.join(sorted(places))}.")
-    if native.kernels() is None:
-        log.warning("Quantised products will be slow: there are no native kernels (%s).", native.why_not())
+    if cpu_kernels.load() is None:
+        log.warning("Quantised products will be slow: there are no native kernels (%s).", cpu_kernels.why_not())
     sharing: dict[int, list[tuple[nn.Module, str]]] = {}  # a weight -> who has it: (parent, name)
     for parent in model.modules():
         for name, child in parent._modules.items():  # all of them, even one module under two names
@@ -204,7 +204,7 @@ def _to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def _to_int4(weight: Tensor) -> tuple[Tensor, Tensor]:
     """The weight of largest size in a group becomes -8 exactly, so that all sixteen codes are used."""
-    groups = F.pad(weight, (0, -weight.shape[1] % native.GROUP)).unflatten(-1, (-1, native.GROUP))
+    groups = F.pad(weight, (0, -weight.shape[1] % cpu_kernels.GROUP)).unflatten(-1, (-1, cpu_kernels.GROUP))
     low, high = groups.aminmax(dim=-1, keepdim=True)
     scales = torch.where(high > -low, high, low) / -8
     codes = (groups / _no_zeros(scales)).round_().clamp_(-8, 7).add_(8).to(torch.uint8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clearhead.models import Model
-from clearhead.nn import Stack, vocabulary_loss
+from clearhead.nn import Stack, cross_entropy
 
 CHUNK = 16_384  # positions whose scores are held at once, on a GPU
 
@@ -20,6 +20,6 @@ def spare_memory(model: Model, device: torch.device, chunk: int | None = None, r
     if head is not None:
         head.chunk = (CHUNK if device.type == "cuda" else 0) if chunk is None else chunk
         if head.chunk and device.type == "cuda":
-            vocabulary_loss.prepare()
+            cross_entropy.prepare()
     for stack in (module for module in model.modules() if isinstance(module, Stack)):
         stack.recompute = recompute

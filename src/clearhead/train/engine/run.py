@@ -28,7 +28,7 @@ from clearhead.errors import CheckpointError, ClearheadError, ConfigError, Input
 from clearhead.generate.session import writing_stack
 from clearhead.models import Model
 from clearhead.models.model import EncoderDecoderModel
-from clearhead.nn.fast import native
+from clearhead.nn.fast import cpu_kernels
 from clearhead.text import Tokenizer, load_tokenizer, train_tokenizer
 from clearhead.text.files import write_whole
 from clearhead.train.data import Blocks, Loader, Order, Source, Table, evaluation_batches, open_source, prepare
@@ -121,7 +121,7 @@ class _Run:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
         if self.world.device.type == "cpu":
-            native.kernels()  # now, and not when a sample is written: frozen layers round otherwise after it
+            cpu_kernels.load()  # now, and not when a sample is written: frozen layers round otherwise after it
         if self._known_tokenizer is not None:
             self.tokenizer = self._known_tokenizer
         else:

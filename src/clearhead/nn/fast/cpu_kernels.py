@@ -1,10 +1,10 @@
 """Products of a few rows, in C: compiled once on the user's machine, kept in the cache folder, loaded by ctypes.
 
-One token after another means one row at a time, and torch reads a matrix slowly for one row. `kernels.c` reads it as
-fast as memory gives it, and multiplies with int8 and int4 weights without unpacking them first. `layer.py` hands it
-a whole layer at once.
+One token after another means one row at a time (gemv), and torch reads a matrix slowly for one row. `cpu_kernels.c`
+reads it as fast as memory gives it, and multiplies with int8 and int4 weights without unpacking them first.
+`cpu_decode.py` hands it all layers at once.
 
-Nothing happens at import. `kernels()` compiles and loads (a second or two the first time, milliseconds later) and is
+Nothing happens at import. `load()` compiles and loads (a second or two the first time, milliseconds later) and is
 called by what needs it: generating on the CPU, or loading a quantised model. Where that is not possible it gives None,
 `why_not()` says why, and torch does the work. CLEARHEAD_NATIVE=0 switches it off.
 """
@@ -27,12 +27,14 @@ from typing import Any
 
 import torch
 
+from clearhead.nn.torch_internals import openmp_functions
+
 log = logging.getLogger("clearhead")
 
-F32, BF16, F32_T, I8, I4 = range(5)  # how a matrix is stored; see kernels.c
+F32, BF16, F32_T, I8, I4 = range(5)  # how a matrix is stored; see cpu_kernels.c
 GROUP = 32  # inputs that share a scale in int4
 SMALL = 1 << 16  # multiplications for which a second thread is not worth waking
-SOURCE = Path(__file__).with_name("kernels.c")
+SOURCE = Path(__file__).with_name("cpu_kernels.c")
 FLAGS = ("-O3", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC", "-w")
 MACHINE_FLAGS = (("-march=native",), ("-mcpu=native",), ())  # the first that the compiler understands
 
@@ -44,7 +46,7 @@ class Kernels:
 
     linear(kind, x, w, scales, bias, y, rows, in, out, threads): addresses and sizes; y = x · wᵀ + bias.
     layers(layers, caches, count, x, y, rows, threads): whole layers for one new position of each row; the structs
-        `Layer` and `Cache` of kernels.c, `count` of each, as bytes. Whether it was done.
+        `Layer` and `Cache` of cpu_kernels.c, `count` of each, as bytes. Whether it was done.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -65,7 +67,7 @@ _tried = False
 _lock = threading.Lock()
 
 
-def kernels() -> Kernels | None:
+def load() -> Kernels | None:
     """The kernels, compiled and loaded if need be; None where that is not possible."""
     global loaded, _reason, _tried
     with _lock:
@@ -73,7 +75,7 @@ def kernels() -> Kernels | None:
             _tried = True
             try:
                 loaded, _reason = open_library(), ""
-            except _NotHereError as error:
+            except _UnavailableError as error:
                 _reason = str(error)
                 log.info("The native kernels are not used: %s.", _reason)
         return loaded
@@ -84,16 +86,16 @@ def why_not() -> str:
     return "" if loaded is not None else _reason
 
 
-class _NotHereError(Exception):
+class _UnavailableError(Exception):
     """This machine cannot have the kernels, and why."""
 
 
 def open_library(extra_flags: Sequence[str] = ()) -> Kernels:
     """Find the compiled library in the cache or compile it, load it, and see that it can multiply."""
     if os.environ.get("CLEARHEAD_NATIVE", "1").lower() in ("0", "off", "no", "false"):
-        raise _NotHereError("CLEARHEAD_NATIVE switches them off")
+        raise _UnavailableError("CLEARHEAD_NATIVE switches them off")
     if sys.platform not in ("linux", "darwin"):
-        raise _NotHereError(f"they are made for Linux and macOS, and this is {sys.platform}")
+        raise _UnavailableError(f"they are made for Linux and macOS, and this is {sys.platform}")
     compiler = next((path for name in _compilers() if (path := shutil.which(name))), None)
     flags = (*FLAGS, *extra_flags)
     marks = (SOURCE.read_bytes(), " ".join(flags), _cpu(), os.environ.get("CC", ""), sys.platform)
@@ -102,7 +104,7 @@ def open_library(extra_flags: Sequence[str] = ()) -> Kernels:
     if folder is not None and _is_ours(folder / name):
         return _load(folder / name)
     if compiler is None:
-        raise _NotHereError("there is no C compiler (cc, gcc or clang; or name one in CC)")
+        raise _UnavailableError("there is no C compiler (cc, gcc or clang; or name one in CC)")
     if folder is not None:
         return _load(_compile(compiler, flags, folder, name))
     with tempfile.TemporaryDirectory(prefix="clearhead-") as private:  # nowhere to keep it: for this process only
@@ -149,7 +151,7 @@ def _compile(compiler: str, flags: Sequence[str], folder: Path, name: str) -> Pa
     """Into a file of its own first, then renamed: another process finds the whole library or none."""
     handle, work = tempfile.mkstemp(suffix=".so", dir=folder)
     os.close(handle)
-    said = ""
+    message = ""
     try:
         for machine in MACHINE_FLAGS:
             command = [compiler, *machine, *flags, str(SOURCE), "-o", work]
@@ -157,34 +159,32 @@ def _compile(compiler: str, flags: Sequence[str], folder: Path, name: str) -> Pa
             if done.returncode == 0:
                 Path(work).chmod(0o700)
                 return Path(work).replace(folder / name)
-            said = said or done.stderr.strip().split("\n")[0]
+            message = message or done.stderr.strip().split("\n")[0]
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(error)
+        message = str(error)
     finally:
         Path(work).unlink(missing_ok=True)
-    raise _NotHereError(f"{compiler} could not compile them: {said[:300]}")
+    raise _UnavailableError(f"{compiler} could not compile them: {message[:300]}")
 
 
 def _load(path: Path) -> Kernels:
     try:
-        found = Kernels(ctypes.CDLL(str(path)))
+        kernels = Kernels(ctypes.CDLL(str(path)))
     except (OSError, AttributeError) as error:
-        raise _NotHereError(f"the compiled library cannot be loaded: {error}") from None
+        raise _UnavailableError(f"the compiled library cannot be loaded: {error}") from None
     x, w = torch.arange(70.0), torch.arange(5 * 70.0).view(5, 70).remainder(7)  # small whole numbers: no rounding
     y = torch.empty(5)
-    found.linear(F32, x.data_ptr(), w.data_ptr(), None, None, y.data_ptr(), 1, 70, 5, 1)
+    kernels.linear(F32, x.data_ptr(), w.data_ptr(), None, None, y.data_ptr(), 1, 70, 5, 1)
     if not torch.equal(y, w @ x):
-        raise _NotHereError("the compiled library multiplies wrongly on this machine")
-    return found
+        raise _UnavailableError("the compiled library multiplies wrongly on this machine")
+    return kernels
 
 
 def _give_threads(library: ctypes.CDLL) -> bool:
     """Hand over torch's own OpenMP threads, so that there is one pool. Without them: one thread."""
-    try:
-        torchs = ctypes.CDLL(torch._C.__file__)  # its symbols include those of the runtime that torch itself uses
-        parts = [torchs.GOMP_parallel, torchs.omp_get_thread_num, torchs.omp_get_num_threads, torchs.GOMP_barrier]
-    except (OSError, AttributeError):
+    functions = openmp_functions()
+    if functions is None:
         return False
     library.setup.argtypes = [_POINTER] * 4
-    library.setup(*(ctypes.cast(part, _POINTER) for part in parts))
+    library.setup(*functions)
     return True

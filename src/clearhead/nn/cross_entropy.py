@@ -11,19 +11,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._triton import has_triton
+
+from clearhead.nn.torch_internals import has_triton
 
 ALIGNED = 64  # rows of scores a tensor core can read without a detour, counted in words of the vocabulary
-_kernel: Any = None  # vocabulary_kernel, once it is loaded; compiled code must not load it on its way
+_kernel: Any = None  # gpu_cross_entropy, once it is loaded; compiled code must not load it on its way
 
 
 def prepare() -> bool:
     """Load the kernel for CUDA devices, once; False where there is no Triton."""
     global _kernel
     if _kernel is None and has_triton():
-        from clearhead.nn.fast import vocabulary_kernel
+        from clearhead.nn.fast import gpu_cross_entropy
 
-        _kernel = vocabulary_kernel
+        _kernel = gpu_cross_entropy
     return _kernel is not None
 
 

@@ -16,13 +16,12 @@ from torch.nn.utils import parametrize
 from clearhead.models import family
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm, RMSNorm, Rotary, trace
 from clearhead.nn.cache import BLOCK, Cache, LayerCache, StaticCache
-from clearhead.nn.fast import native
-from clearhead.nn.fast.native import layer, plan
+from clearhead.nn.fast import cpu_decode, cpu_kernels, cpu_layer
 from clearhead.nn.fast.quantized import QuantizedLinear, QuantizedMatrix, quantize_
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 
-pytestmark = pytest.mark.skipif(native.kernels() is None, reason=f"no native kernels: {native.why_not()}")
+pytestmark = pytest.mark.skipif(cpu_kernels.load() is None, reason=f"no native kernels: {cpu_kernels.why_not()}")
 
 LIBRARIES = {"this processor": (), "any processor": ("-DPLAIN",)}
 if platform.machine() in ("x86_64", "AMD64"):
@@ -44,8 +43,8 @@ class Spy:
 
 @pytest.fixture
 def spy(monkeypatch):
-    spy = Spy(native.loaded.layers)
-    monkeypatch.setattr(native.loaded, "layers", spy)
+    spy = Spy(cpu_kernels.loaded.layers)
+    monkeypatch.setattr(cpu_kernels.loaded, "layers", spy)
     return spy
 
 
@@ -82,7 +81,7 @@ def make(
 def plainly(monkeypatch, function):
     """The same without native code: quantised matrices are unpacked first."""
     with monkeypatch.context() as patch:
-        patch.setattr(native, "loaded", None)
+        patch.setattr(cpu_kernels, "loaded", None)
         return function()
 
 
@@ -123,9 +122,9 @@ def compare(block, monkeypatch, rows=2, length=5, steps=3, between=lambda cache,
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_random_shapes(library, kind, placement, monkeypatch):
-    monkeypatch.setattr(native, "loaded", native.open_library(LIBRARIES[library]))
-    spy = Spy(native.loaded.layers)
-    monkeypatch.setattr(native.loaded, "layers", spy)
+    monkeypatch.setattr(cpu_kernels, "loaded", cpu_kernels.open_library(LIBRARIES[library]))
+    spy = Spy(cpu_kernels.loaded.layers)
+    monkeypatch.setattr(cpu_kernels.loaded, "layers", spy)
     pick = random.Random(kind + placement)
     for n in range(12):
         kv_heads = pick.choice([1, 2, 3])
@@ -150,7 +149,7 @@ def test_random_shapes(library, kind, placement, monkeypatch):
 def test_big_enough_for_several_threads(kind, spy, monkeypatch):
     for rows, placement in ((1, "pre"), (3, "post"), (8, "pre")):
         block = make(heads=5, head_dim=37, width=200, hidden=515, kind=kind, placement=placement)
-        assert rows * 200 * 515 > native.SMALL
+        assert rows * 200 * 515 > cpu_kernels.SMALL
         before = torch.get_num_threads()
         torch.set_num_threads(3)
         try:
@@ -370,14 +369,14 @@ def test_without_memory_the_plain_path_runs(monkeypatch):
     block, x = make(), torch.randn(2, 1, 32)
     with torch.no_grad():
         wanted = block(x, BoundMask(), cache=filled(block, 2, 5))
-        monkeypatch.setattr(native.loaded, "layers", lambda *facts: 0)
+        monkeypatch.setattr(cpu_kernels.loaded, "layers", lambda *facts: 0)
         cache = filled(block, 2, 5)
         assert_same(block(x, BoundMask(), cache=cache), wanted)
     assert cache.length == 6
 
 
 def test_the_struct_has_the_size_that_c_expects():
-    assert layer.LAYOUT.size == 8 * (6 * 6 + 2 * 3 + 6 + 1)
+    assert cpu_layer.LAYOUT.size == 8 * (6 * 6 + 2 * 3 + 6 + 1)
 
 
 # ---- whole models ----
@@ -555,7 +554,7 @@ def test_whoever_begins_to_listen_is_told(part, kind, spy):
 
 def test_all_layers_take_one_call(spy, monkeypatch):
     model, calls = small_gpt2(3), []
-    monkeypatch.setattr(native.loaded, "layers", lambda *facts: calls.append(facts[2]) or spy(*facts))
+    monkeypatch.setattr(cpu_kernels.loaded, "layers", lambda *facts: calls.append(facts[2]) or spy(*facts))
     model.generate(torch.arange(5)[None], max_new_tokens=4, eos_token_id=[])
     assert calls == [3, 3, 3]
 
@@ -564,7 +563,7 @@ def test_a_plan_dies_with_its_model_and_is_no_part_of_it(spy):
     model = small_gpt2()
     names = list(model.state_dict())
     model.generate(torch.arange(5)[None], max_new_tokens=3, eos_token_id=[])
-    assert spy.count == 4 and model.stack in plan._plans
+    assert spy.count == 4 and model.stack in cpu_decode._plans
     assert list(model.state_dict()) == names
     twin = pickle.loads(pickle.dumps(copy.deepcopy(model)))
     with torch.no_grad():
@@ -580,7 +579,7 @@ def test_a_plan_dies_with_its_model_and_is_no_part_of_it(spy):
     with torch.no_grad():
         alone(torch.randn(2, 1, 32), BoundMask(), cache=filled(alone, 2, 5))
     gone = weakref.ref(alone)
-    assert alone in plan._plans
+    assert alone in cpu_decode._plans
     del alone
     gc.collect()
     assert gone() is None

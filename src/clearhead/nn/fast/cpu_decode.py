@@ -16,17 +16,17 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as torch_modules
 
 from clearhead.nn.activations import Activation
 from clearhead.nn.attention import Attention
 from clearhead.nn.cache import LayerCache
-from clearhead.nn.fast import native
-from clearhead.nn.fast.native.layer import Layer, describe
+from clearhead.nn.fast import cpu_kernels
+from clearhead.nn.fast.cpu_layer import Layer, describe
 from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.linear import FEW, is_plain
 from clearhead.nn.masks import BoundMask
+from clearhead.nn.torch_internals import has_global_forward_hooks
 from clearhead.nn.tracing import is_open
 
 # What the arithmetic takes from a module's own dictionary.
@@ -42,8 +42,8 @@ _bytes = attrgetter("nbytes")
 _plans: WeakKeyDictionary[nn.Module, Plan] = WeakKeyDictionary()  # not in the modules: those are copied and saved
 
 
-def step(
-    kernels: native.Kernels,
+def decode_step(
+    kernels: cpu_kernels.Kernels,
     owner: nn.Module,  # who has these layers, and with whom the plan is kept and forgotten
     blocks: Sequence[nn.Module],  # `Block`s and no subclass
     x: Tensor,
@@ -64,8 +64,7 @@ def step(
         or x.dtype is not torch.float32
         or not x.is_contiguous()
         or not is_plain(x)
-        or torch_modules._global_forward_hooks
-        or torch_modules._global_forward_pre_hooks
+        or has_global_forward_hooks()
         or not all(map(_sees_everything, masks))
     ):
         return None
@@ -84,7 +83,7 @@ def step(
             return None
         rooms += room
     y = torch.empty_like(x)
-    threads = torch.get_num_threads() if rows * width * plan.hidden > native.SMALL else 1
+    threads = torch.get_num_threads() if rows * width * plan.hidden > cpu_kernels.SMALL else 1
     count = len(blocks)
     packed = struct.pack(f"{4 * count}q", *rooms)
     if not kernels.layers(plan.packed, packed, count, x.data_ptr(), y.data_ptr(), rows, threads):

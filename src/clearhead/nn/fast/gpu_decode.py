@@ -2,8 +2,8 @@
 
     norm, q-k-v → attention → output, + x → norm, up, activation → down, + x
 
-The kernels are in `row_kernels.py`. `is_plain` says whether a stack is the case that they know; anything else takes the
-path through the modules.
+The kernels are in `gpu_kernels.py`. `is_supported` says whether a stack is the case that they know; anything else takes
+the path through the modules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clearhead.nn.activations import Activation, gelu_new
 from clearhead.nn.attention import Attention
 from clearhead.nn.block import Block
 from clearhead.nn.cache import StaticCache
-from clearhead.nn.fast import row_linear
+from clearhead.nn.fast import gpu_gemv
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.linear import PLAIN, Linear
 from clearhead.nn.stack import Stack
@@ -33,20 +33,20 @@ ACTIVATIONS: dict[Callable[[Tensor], Tensor], str] = {
 KEYS = 512  # of 64 numbers, looked at at once; the first of them are read before the query is known
 
 
-def is_plain(stack: nn.Module, output: nn.Module | None) -> bool:
-    """Whether `step` can take the place of these layers, the final norm and the matrix over words.
+def is_supported(stack: nn.Module, output: nn.Module | None) -> bool:
+    """Whether `decode_step` can take the place of these layers, the final norm and the matrix over words.
 
     Nobody may be looking inside: the caller has made sure that there are no traces and no hooks.
     """
     dtype = next(stack.parameters()).dtype
     return (
-        row_linear.prepare()
-        and dtype in row_linear.HALF
+        gpu_gemv.prepare()
+        and dtype in gpu_gemv.HALF
         and not torch.is_autocast_enabled("cuda")
         and _bare(stack, Stack)
         and _bare(stack.final_norm, nn.LayerNorm)
         and _bare(output, Linear)
-        and all(_is_plain_block(layer) for layer in stack.layers)  # type: ignore[union-attr]
+        and all(_is_supported_block(layer) for layer in stack.layers)  # type: ignore[union-attr]
         and all(
             p.dtype is dtype and type(p) in PLAIN and p.is_contiguous()
             for part in (stack.layers, stack.final_norm, output)
@@ -55,7 +55,7 @@ def is_plain(stack: nn.Module, output: nn.Module | None) -> bool:
     )
 
 
-def _is_plain_block(block: nn.Module) -> bool:
+def _is_supported_block(block: nn.Module) -> bool:
     attention: Any = getattr(block, "attention", None)
     feedforward: Any = getattr(block, "feedforward", None)
     return (
@@ -75,7 +75,7 @@ def _is_plain_block(block: nn.Module) -> bool:
         and feedforward.gate is None
         and _bare(feedforward.activation, Activation)
         and feedforward.activation.function in ACTIVATIONS
-        and feedforward.up.in_features <= row_linear.WIDEST  # a norm needs all of its inputs at once
+        and feedforward.up.in_features <= gpu_gemv.WIDEST  # a norm needs all of its inputs at once
     )
 
 
@@ -88,7 +88,7 @@ def _into(attention: Attention) -> tuple[Linear, ...]:
     return (attention.qkv,) if attention.fused else (attention.query, attention.key, attention.value)
 
 
-def step(
+def decode_step(
     stack: Stack,
     output: Linear,
     x: Tensor,  # (1, 1, width), from the embedding; changed in place
@@ -98,9 +98,9 @@ def step(
     scores: Tensor,  # (1, vocab): where the answer goes
 ) -> None:
     """Scores for the next token."""
-    from clearhead.nn.fast import row_kernels
+    from clearhead.nn.fast import gpu_kernels
 
-    product = row_linear.product
+    product = gpu_gemv.product
     dependent = x.is_cuda and torch.cuda.get_device_capability(x.device) >= (9, 0)
     x = x.view(-1)
     last: Any = stack.final_norm
@@ -119,7 +119,7 @@ def step(
         assert keys is not None and values is not None
         span = keys.shape[2]
         at_once = min(KEYS, KEYS * 64 // attention.head_dim, max(16, 1 << (span - 1).bit_length()))
-        row_kernels.attention[(attention.heads,)](
+        gpu_kernels.attention[(attention.heads,)](
             qkv,
             keys,
             values,
@@ -133,7 +133,7 @@ def step(
             DIM=attention.head_dim,
             KEYS=at_once,
             DEPENDENT=dependent,
-            **row_linear.options(4 if at_once * attention.head_dim <= 128 * 64 else 8, dependent),
+            **gpu_gemv.options(4 if at_once * attention.head_dim <= 128 * 64 else 8, dependent),
         )
         product(heads, attention.output, x, residual=x, dependent=dependent)
         hidden = x.new_empty(feedforward.up.out_features)

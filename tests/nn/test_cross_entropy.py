@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clearhead.nn import vocabulary_loss
-from clearhead.nn.vocabulary_loss import linear_cross_entropy
+from clearhead.nn import cross_entropy
+from clearhead.nn.cross_entropy import linear_cross_entropy
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 100])
@@ -14,7 +14,7 @@ from clearhead.nn.vocabulary_loss import linear_cross_entropy
 @pytest.mark.parametrize("spare", [False, True])
 def test_equals_cross_entropy(chunk, smoothing, with_bias, spare, monkeypatch):
     if spare:  # as on a GPU: the table is filled up to a round number of rows
-        monkeypatch.setattr(vocabulary_loss.Tensor, "is_cuda", True)
+        monkeypatch.setattr(cross_entropy.Tensor, "is_cuda", True)
     torch.manual_seed(chunk)
     hidden, weight = torch.randn(23, 8, dtype=torch.double), torch.randn(50, 8, dtype=torch.double)
     bias = torch.randn(50, dtype=torch.double) if with_bias else None

@@ -1,6 +1,6 @@
 """Scores of a large vocabulary → loss and gradient on a CUDA device, in one Triton kernel and in the scores' own place.
 
-`nn/vocabulary_loss.py` says what it computes. Moving the numbers is what takes the time, so they are loaded 16 bytes at
+`nn/cross_entropy.py` says what it computes. Moving the numbers is what takes the time, so they are loaded 16 bytes at
 a time (no mask ends within a load) and ahead of the arithmetic, and the gradient needs no tensor of its own. On an H200
 with GPT-2's vocabulary, all of it takes 1.3 times as long as copying the scores.
 
@@ -106,8 +106,8 @@ def kernel(
     tl.store(row + label, (tl.exp2(wanted - less) - for_all - share * (1 - smoothing)).to(kind))
 
 
-@torch.library.custom_op("clearhead::vocabulary_loss_", mutates_args=("scores",))
-def vocabulary_loss_(
+@torch.library.custom_op("clearhead::cross_entropy_", mutates_args=("scores",))
+def cross_entropy_(
     scores: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, vocab: int, smoothing: float
 ) -> Tensor:
     rows, columns = scores.shape
@@ -131,7 +131,7 @@ def vocabulary_loss_(
     return losses
 
 
-@vocabulary_loss_.register_fake
+@cross_entropy_.register_fake
 def _(scores, bias, labels, counted, vocab, smoothing):
     return scores.new_empty(scores.shape[0], dtype=torch.float32)
 
@@ -139,5 +139,5 @@ def _(scores, bias, labels, counted, vocab, smoothing):
 def loss_and_gradient(
     scores: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, vocab: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """As vocabulary_loss.loss_and_gradient; the gradient is written over the scores."""
-    return torch.ops.clearhead.vocabulary_loss_(scores, bias, labels, counted, vocab, smoothing), scores
+    """As cross_entropy.loss_and_gradient; the gradient is written over the scores."""
+    return torch.ops.clearhead.cross_entropy_(scores, bias, labels, counted, vocab, smoothing), scores

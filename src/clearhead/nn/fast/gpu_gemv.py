@@ -1,6 +1,6 @@
 """One row times a matrix on a CUDA device: every weight is read once, so all that counts is to read them fast.
 
-The kernel is Triton's (`row_kernels.product`). `row_linear` is an operator that can be compiled with what surrounds it;
+The kernel is Triton's (`gpu_kernels.product`). `gemv` is an operator that can be compiled with what surrounds it;
 `product` also takes the norm before, the activation and the sum after. `prepare` loads it, where there is a Triton.
 """
 
@@ -10,21 +10,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._triton import has_triton
+
+from clearhead.nn.torch_internals import has_triton
 
 HALF = (torch.bfloat16, torch.float16)
 WIDEST = 8192  # inputs that are read at once
-_kernels: Any = None  # row_kernels, once it is loaded; compiled code must not load it on its way
+_kernels: Any = None  # gpu_kernels, once it is loaded; compiled code must not load it on its way
 
 
 def prepare() -> bool:
     """Load the kernels, once; False where there is no Triton."""
     global _kernels
     if _kernels is None and has_triton():
-        from clearhead.nn.fast import row_kernels
+        from clearhead.nn.fast import gpu_kernels
 
-        _kernels = row_kernels
-        torch.library.triton_op("clearhead::row_linear", _row_linear, mutates_args={})
+        _kernels = gpu_kernels
+        torch.library.triton_op("clearhead::gemv", _gemv, mutates_args={})
     return _kernels is not None
 
 
@@ -40,13 +41,13 @@ def usable(x: Tensor, weight: Tensor) -> bool:
     )
 
 
-def row_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def gemv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x (…, in) · weight (out, in)ᵀ + bias, summed in fp32 and rounded once."""
-    y: Tensor = torch.ops.clearhead.row_linear(x.contiguous(), weight, bias)
+    y: Tensor = torch.ops.clearhead.gemv(x.contiguous(), weight, bias)
     return y.view(*x.shape[:-1], weight.shape[0])
 
 
-def _row_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     y = x.new_empty(weight.shape[0])
     launch(torch.library.wrap_triton(_kernels.product), x, weight, bias, y)
     return y

@@ -1,4 +1,4 @@
-"""What kernels.c must know of one layer: its matrices, norms and sizes, as the struct `Layer`.
+"""What cpu_kernels.c must know of one layer: its matrices, norms and sizes, as the struct `Layer`.
 
 `describe` looks at everything that the plain path would look at. Where all of it is the plain case it gives the struct,
 and what it has looked at; anywhere else None, and the plain path must run.
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from clearhead.nn.activations import Activation, gelu_new
 from clearhead.nn.attention import Attention
-from clearhead.nn.fast import native
+from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.quantized import KINDS, QuantizedLinear, QuantizedMatrix
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.linear import PLAIN, Linear
 
-# as kernels.c numbers them
+# as cpu_kernels.c numbers them
 ACTIVATIONS: dict[Callable[[Tensor], Tensor], int] = {gelu_new: 0, F.gelu: 1, F.relu: 2, F.silu: 3}
 LAYOUT = struct.Struct("3P3q" * 6 + "2Pd" * 2 + "6q" + "d")
 Numbers = tuple[int, int, int, int, int, int]
@@ -162,9 +162,9 @@ def _matrix(found: Layer, module: Any, inputs: int, outputs: int | None) -> Numb
             return None
         size = tuple(weight.shape)
         if weight.stride() == (size[1], 1):
-            kind = native.F32
+            kind = cpu_kernels.F32
         elif weight.stride() == (1, size[0]):
-            kind = native.F32_T
+            kind = cpu_kernels.F32_T
         else:
             return None
         data, scales = _address(found, weight), 0

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from clearhead.models import family
-from clearhead.nn import Attention, Rotary, row_linear, row_step
+from clearhead.nn import Attention, Rotary
+from clearhead.nn.fast import gpu_decode, gpu_gemv
 from clearhead.nn.linear import Linear
 from clearhead.nn.norms import RMSNorm
 from clearhead.nn.stack import Stack
@@ -15,7 +16,7 @@ SIZES = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_atten
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
-    monkeypatch.setattr(row_linear, "prepare", lambda: True)
+    monkeypatch.setattr(gpu_gemv, "prepare", lambda: True)
 
 
 def make(name="gpt2", dtype=torch.bfloat16, **options):
@@ -24,7 +25,7 @@ def make(name="gpt2", dtype=torch.bfloat16, **options):
 
 
 def is_plain(model) -> bool:
-    return row_step.is_plain(model.stack, model.head.output)
+    return gpu_decode.is_supported(model.stack, model.head.output)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "ctrl"])
@@ -142,17 +143,17 @@ def test_anything_else_takes_the_long_way(change):
 def test_sizes_and_surroundings(monkeypatch):
     assert not is_plain(make(hidden_size=48))  # heads of 24
     with monkeypatch.context() as patch:
-        patch.setattr(row_linear, "WIDEST", 16)
+        patch.setattr(gpu_gemv, "WIDEST", 16)
         assert not is_plain(make())
     with monkeypatch.context() as patch:
         patch.setattr(torch, "is_autocast_enabled", lambda device: device == "cuda")
         assert not is_plain(make())
-    monkeypatch.setattr(row_linear, "prepare", lambda: False)
+    monkeypatch.setattr(gpu_gemv, "prepare", lambda: False)
     assert not is_plain(make())
 
 
 @pytest.mark.parametrize(("ins", "outs"), [(3, 1), (64, 203), (768, 768), (1600, 50257), (6400, 1600), (20000, 100)])
 def test_tiles(ins, outs):
-    width, rows, warps = row_linear.tile(ins, outs)
+    width, rows, warps = gpu_gemv.tile(ins, outs)
     assert all(n & (n - 1) == 0 for n in (width, rows, warps))
-    assert width >= min(ins, row_linear.WIDEST)  # a norm sees all of its inputs
+    assert width >= min(ins, gpu_gemv.WIDEST)  # a norm sees all of its inputs

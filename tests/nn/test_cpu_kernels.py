@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from clearhead.nn.fast import native
+from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.linear import FEW, MANY, Linear
 
 SHAPES = [(768, 768), (1, 1), (31, 5), (32, 1), (33, 130), (40, 17), (100, 15), (64, 131), (1, 50), (257, 3)]
-needs_kernels = pytest.mark.skipif(native.kernels() is None, reason=f"no native kernels: {native.why_not()}")
+needs_kernels = pytest.mark.skipif(cpu_kernels.load() is None, reason=f"no native kernels: {cpu_kernels.why_not()}")
 
 # the code for other processors, beside the one for this
 LIBRARIES = {"this processor": (), "any processor": ("-DPLAIN",)}
@@ -30,18 +30,18 @@ if platform.machine() in ("x86_64", "AMD64"):
 
 @pytest.fixture(scope="module", params=LIBRARIES)
 def library(request):
-    return native.open_library(LIBRARIES[request.param])
+    return cpu_kernels.open_library(LIBRARIES[request.param])
 
 
 def stored(weight: torch.Tensor, kind: int) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
     """(what the kernel reads, scales, the same matrix in float64)"""
-    if kind == native.F32:
+    if kind == cpu_kernels.F32:
         return weight, None, weight.double()
-    if kind == native.F32_T:
+    if kind == cpu_kernels.F32_T:
         return weight.t().contiguous(), None, weight.double()
-    if kind == native.BF16:
+    if kind == cpu_kernels.BF16:
         return weight.bfloat16(), None, weight.bfloat16().double()
-    matrix = QuantizedMatrix(weight, "int8" if kind == native.I8 else "int4")
+    matrix = QuantizedMatrix(weight, "int8" if kind == cpu_kernels.I8 else "int4")
     return matrix.codes, matrix.scales, matrix.rows(slice(None)).double()
 
 
@@ -50,7 +50,7 @@ def address(tensor: torch.Tensor | None) -> int | None:
 
 
 @needs_kernels
-@pytest.mark.parametrize("kind", [native.F32, native.BF16, native.F32_T, native.I8, native.I4])
+@pytest.mark.parametrize("kind", [cpu_kernels.F32, cpu_kernels.BF16, cpu_kernels.F32_T, cpu_kernels.I8, cpu_kernels.I4])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_kernel_is_the_product(library, kind, threads):
     for inputs, outputs in SHAPES:
@@ -65,7 +65,7 @@ def test_every_kernel_is_the_product(library, kind, threads):
                 )  # fmt: skip
                 wanted = x.double() @ matrix.t() + (0 if bias is None else bias)
                 allowed = 1e-5 * inputs**0.5 + 1e-5 * wanted.abs()
-                if kind in (native.I8, native.I4) and rows > FEW:  # inputs as whole numbers of 16 bits
+                if kind in (cpu_kernels.I8, cpu_kernels.I4) and rows > FEW:  # inputs as whole numbers of 16 bits
                     allowed += x.abs().amax(-1, keepdim=True) / 65534 * matrix.abs().sum(-1)
                 assert bool(((y[:rows] - wanted).abs() <= allowed).all())
                 assert bool((y[rows:] == 7).all())
@@ -75,12 +75,12 @@ def test_every_kernel_is_the_product(library, kind, threads):
 def test_infinities_and_nan_go_through(library):
     x, w, y = torch.ones(1, 40), torch.ones(2, 40), torch.empty(1, 2)
     w[0, 3], w[1, 39] = float("inf"), float("nan")
-    library.linear(native.F32, address(x), address(w), None, None, address(y), 1, 40, 2, 1)
+    library.linear(cpu_kernels.F32, address(x), address(w), None, None, address(y), 1, 40, 2, 1)
     assert y[0, 0] == float("inf") and bool(y[0, 1].isnan())
 
 
 @needs_kernels
-@pytest.mark.parametrize("kind", [native.I8, native.I4])
+@pytest.mark.parametrize("kind", [cpu_kernels.I8, cpu_kernels.I4])
 def test_many_rows_are_right_group_by_group(library, kind):
     """One group of 32 inputs is a million times smaller than the other, and keeps its own precision."""
     data, scales, matrix = stored(torch.randn(40, 64), kind)
@@ -98,7 +98,7 @@ def test_many_rows_are_right_group_by_group(library, kind):
 
 
 @needs_kernels
-@pytest.mark.parametrize("kind", [native.I8, native.I4])
+@pytest.mark.parametrize("kind", [cpu_kernels.I8, cpu_kernels.I4])
 @pytest.mark.parametrize("size", [0.0, 1e-45, 1e-36, 1e-34, 1e-20, 1e20, 1e30])
 def test_many_rows_of_any_size(library, kind, size):
     """Inputs of the largest codes and alternating signs, next to an outlier: no sum of whole numbers runs over."""
@@ -126,8 +126,8 @@ class Spy:
 
 @pytest.fixture
 def spy(monkeypatch):
-    spy = Spy(native.kernels())
-    monkeypatch.setattr(native, "loaded", spy)
+    spy = Spy(cpu_kernels.load())
+    monkeypatch.setattr(cpu_kernels, "loaded", spy)
     return spy
 
 
@@ -253,7 +253,7 @@ def run(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-ASK = "from clearhead.nn.fast import native; print(native.kernels() is not None, native.why_not())"
+ASK = "from clearhead.nn.fast import cpu_kernels; print(cpu_kernels.load() is not None, cpu_kernels.why_not())"
 
 
 def test_it_can_be_switched_off():
@@ -297,6 +297,6 @@ def test_it_is_compiled_once_for_the_user_alone(tmp_path):
 
 
 def test_import_compiles_nothing(tmp_path):
-    code = "import clearhead.pipeline; from clearhead.nn.fast import native; print(native.loaded, native._tried)"
+    code = "import clearhead.pipeline; from clearhead.nn.fast import cpu_kernels as k; print(k.loaded, k._tried)"
     assert run(code, XDG_CACHE_HOME=str(tmp_path)) == "None False"
     assert not [*tmp_path.iterdir()]

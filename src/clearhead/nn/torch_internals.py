@@ -1,0 +1,82 @@
+"""All that leans on torch's private parts, in one place: what a new release of torch may break is found here.
+
+Each is a question or a handle that torch has no public name for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn.modules import module as torch_modules
+from torch.utils._triton import has_triton
+
+__all__ = [
+    "dynamo_is_loaded",
+    "has_global_forward_hooks",
+    "has_triton",
+    "is_intercepted",
+    "onednn_linear",
+    "openmp_functions",
+    "recompile_limit",
+]
+
+
+def is_intercepted() -> bool:
+    """Whether anybody records, transforms or recasts what is done to plain CPU tensors right now."""
+    return bool(
+        torch._C._len_torch_dispatch_stack()  # a dispatch mode, such as a FLOP counter
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+        or torch.is_autocast_enabled("cpu")
+        or forward_ad._current_level >= 0  # forward-mode derivatives
+        or torch._C._functorch.peek_interpreter_stack() is not None  # vmap, grad, jvp
+    )
+
+
+def has_global_forward_hooks() -> bool:
+    """Whether hooks listen to the forward pass of every module there is."""
+    return bool(torch_modules._global_forward_hooks or torch_modules._global_forward_pre_hooks)
+
+
+def dynamo_is_loaded() -> bool:
+    """Whether anything in this process may have been compiled; torch loads its compiler on first use."""
+    return "torch._dynamo" in sys.modules
+
+
+def recompile_limit(count: int) -> AbstractContextManager[None]:
+    """Inside, a function may be compiled for so many shapes before torch gives up on it."""
+    import torch._dynamo  # slow to load, and only those who compile need it
+
+    patched: AbstractContextManager[None] = torch._dynamo.config.patch(recompile_limit=count)
+    return patched
+
+
+def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
+    """oneDNN's x · weightᵀ + bias in fp32, which `F.linear` does not always choose; None where torch lacks it."""
+    operator = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+    if operator is None:
+        return None
+    return lambda x, weight, bias: operator(x, weight, bias, "none", [], "")
+
+
+def openmp_functions() -> list[ctypes.c_void_p] | None:
+    """GOMP_parallel, omp_get_thread_num, omp_get_num_threads, GOMP_barrier of the runtime that torch itself uses.
+
+    None where torch was built with another one.
+    """
+    try:
+        library = ctypes.CDLL(torch._C.__file__)  # its symbols include those of the runtime
+        functions = (
+            library.GOMP_parallel,
+            library.omp_get_thread_num,
+            library.omp_get_num_threads,
+            library.GOMP_barrier,
+        )
+    except (OSError, AttributeError):
+        return None
+    return [ctypes.cast(function, ctypes.c_void_p) for function in functions]
