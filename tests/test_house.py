@@ -14,6 +14,7 @@ SOURCE = ROOT / "src" / "clearhead"
 # A room may import rooms of a lower floor, and itself.
 FLOORS = [
     {"errors"},
+    {"schema"},
     {"units"},
     {"nn", "text"},
     {"models"},
@@ -81,6 +82,7 @@ def test_every_file_says_why_it_exists(path):
         "import clearhead.cli",
         "import clearhead.text",
         "import clearhead.errors",
+        "import clearhead.schema",
         "import sys, clearhead.cli as c; sys.argv = ['x', '--help']\ntry: c.main()\nexcept SystemExit: pass",
     ],
 )
