@@ -19,13 +19,13 @@ from torch import Tensor
 from clearhead.explain.reading import Token
 from clearhead.explain.saliency import _Asked, _Found, _gradient
 from clearhead.models.gpt2 import FAMILY
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.tracing import trace
 
 READ, WRITTEN = 32, 32
 
 
-def prefix_by_prefix(model: StackModel, ids: Tensor, keep: int) -> tuple[list[Tensor], list[float]]:
+def prefix_by_prefix(model: TokenModel, ids: Tensor, keep: int) -> tuple[list[Tensor], list[float]]:
     """Shares and probabilities; keep: 0 scores every position, 1 the last only."""
     rows, chances = [], []
     for end in range(READ, READ + WRITTEN):
@@ -45,7 +45,7 @@ def prefix_by_prefix(model: StackModel, ids: Tensor, keep: int) -> tuple[list[Te
     return rows, chances
 
 
-def all_at_once(model: StackModel, ids: Tensor) -> _Found:
+def all_at_once(model: TokenModel, ids: Tensor) -> _Found:
     row = ids[0].tolist()
     new = range(READ, READ + WRITTEN)
     tokens = [Token(str(n), n, None) for n in row]
@@ -64,7 +64,7 @@ def main() -> None:
     torch.set_num_threads(asked.threads)
     torch.manual_seed(0)
     model = FAMILY.make(FAMILY.config())
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     ids = torch.randint(0, 50257, (1, READ + WRITTEN))
 
     rows, chances = prefix_by_prefix(model, ids, 0)

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 import clearhead as ch
 from clearhead.generate import graphs
 from clearhead.models import FAMILIES, Model, family
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import Summary
-from clearhead.models.model import EncoderDecoderModel
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Stack
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, Stack, TokenEmbedder
 from clearhead.nn.block_sparse import BlockSparseAttention
-from clearhead.nn.cache import StaticCache
 from clearhead.nn.fast import gpu_decode, gpu_gemv
+from clearhead.nn.kv_cache import StaticKVCache
 from clearhead.nn.linear import Linear
 
 DEVICE = os.environ.get("CLEARHEAD_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "")
@@ -265,13 +265,13 @@ def test_cached_equals_uncached(pair):
         pytest.skip("a short memory forgets what the whole text shows")
     batch = there(inputs(gpu, padded=False))
     coder = isinstance(gpu, EncoderDecoderModel)
-    key, stack = ("decoder_input_ids", gpu.decoder) if coder else ("input_ids", gpu.stack)
+    key = "decoder_input_ids" if coder else "input_ids"
     ids = batch.pop(key)
     given = batch if coder else {}
     by_token = {} if coder else {k: v for k, v in batch.items() if k != "attention_mask"}
     with torch.no_grad():
         whole = gpu(**{key: ids}, **given, **by_token).logits
-        cache, at, pieces = gpu.new_cache(stack, ids.shape[1]), 0, []
+        cache, at, pieces = gpu.start_state(ids.shape[1]), 0, []
         for size in (ids.shape[1] - 9, 1, 1, 7):
             piece = {k: v[:, at : at + size] for k, v in {key: ids, **by_token}.items()}
             pieces.append(gpu(**piece, **given, past_key_values=cache).logits)
@@ -349,7 +349,7 @@ def by_hand(width: int, heads: int, hidden: int, activation: str = "gelu_new", w
         )
         for _ in range(3)
     ]
-    stack = Stack(Embed(nn.Embedding(words, width)), blocks, LayerNorm(width), causal=True)
+    stack = Stack(TokenEmbedder(nn.Embedding(words, width)), blocks, LayerNorm(width), causal=True)
     for name, p in stack.named_parameters():
         nn.init.normal_(p, std=0.5 if "norm" in name or p.ndim == 1 else p.shape[-1] ** -0.5)
     return stack
@@ -383,7 +383,7 @@ def test_a_row_through_plain_layers(name, dtype):
         visible[0, prompt // 5 : prompt] = True  # padding on the left
         square = (torch.ones(prompt, prompt, dtype=torch.bool, device=DEVICE).tril() & visible[:, :prompt])[None, None]
         position = torch.tensor([prompt], device=DEVICE)
-        caches = [StaticCache(3, span, position) for _ in range(3)]
+        caches = [StaticKVCache(3, span, position) for _ in range(3)]
         for part, cache in zip((stack, narrow, narrow), caches, strict=True):
             part(ids, attention_mask=square, cache=cache)
         scores = torch.full((1, output.out_features), torch.nan, device=DEVICE)

@@ -40,8 +40,8 @@ def test_the_counts_are_those_of_the_products_that_run(name):
     found = caching(pipe, TEXT, 3)
     model, reading = pipe.model.eval(), answer(pipe, TEXT, max_new_tokens=3).reading
     both = bool(reading.target)
-    path, stack = ("decoder.", model.decoder) if both else ("", model.stack)
-    cache = model.new_cache(stack, 64)
+    path = "decoder." if both else ""
+    cache = model.start_state(64)
     ids = reading.inputs["decoder_input_ids" if both else "input_ids"]
     more = {}
     if both:

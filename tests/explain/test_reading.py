@@ -40,7 +40,7 @@ def test_an_encoder_decoder_reads_what_it_wrote(name):
     own = read(pipe, "the cat")
     written = pipe.model.generate(own.inputs["input_ids"])[0].tolist()
     ends = written[-1] == pipe.model.config.eos_token_id
-    assert [t.id for t in own.target] == (written[:-1] if ends else written[: pipe.model.decoder.embed.room])
+    assert [t.id for t in own.target] == (written[:-1] if ends else written[: pipe.model.decoder.embed.max_length])
 
 
 def test_a_classifier_with_a_decoder_reads_the_source_twice():
@@ -65,7 +65,7 @@ def test_too_long_says_how_long():
     with pytest.raises(InputError, match=r"The target has .* at most 48"):
         read(bart, "cat", target="cat " * 60)
     roberta = small("roberta")  # positions begin after the padding token's
-    room = roberta.model.stack.embed.room
+    room = roberta.model.stack.embed.max_length
     read(roberta, "cat " * (room - 2))
     with pytest.raises(InputError, match=f"{room + 1} tokens, but small roberta reads at most {room}"):
         read(roberta, "cat " * (room - 1))

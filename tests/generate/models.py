@@ -13,7 +13,8 @@ from torch import Tensor
 
 from clearhead import hub
 from clearhead.models import family
-from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from tests.parity.families import FAMILIES
 from tests.parity.reference import shake

@@ -8,7 +8,8 @@ import torch
 from clearhead.errors import InputError
 from clearhead.generate import generate
 from clearhead.generate.speculative import Lookup
-from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
 from tests.generate.models import VOCAB, afresh, ids, model, padded
 from tests.generate.test_loop import chi_square, expected
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.generate import generate
 from clearhead.generate.forced import ForcedWords
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.stack_model import TokenModel
 from tests.generate.models import afresh, ids, model, padded, pair
 from tests.parity.families import FAMILIES
 
@@ -43,7 +44,7 @@ def test_beams_are_those_of_transformers(name, task, which):
     rows = [ids(1, length, seed + length, size)[0].tolist() for length in lengths]
     given, mask = padded(rows, "right" if encodes else "left", ours.config.pad_token_id)
     more = {}
-    if isinstance(ours, StackModel) and (first := ours.stack.embed.first_position):
+    if isinstance(ours, TokenModel) and (first := ours.stack.embed.first_position):
         more["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0) + first  # see test_parity
     options = {"max_new_tokens": 9, "return_dict_in_generate": True, **SEARCHES[which]}
     want = theirs.generate(given, attention_mask=mask, do_sample=False, output_scores=True, **more, **options)

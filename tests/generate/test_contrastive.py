@@ -7,7 +7,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.generate import PromptCache, generate
-from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from tests.generate.models import afresh, ids, model, padded, until_end
 

@@ -12,7 +12,7 @@ from clearhead.errors import InputError
 from clearhead.generate import PromptCache, generate, stream
 from clearhead.generate.loop import draw_by, throw
 from clearhead.generate.stops import cut_after, stop_strings
-from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from tests.generate.models import VALUES, VOCAB, afresh, ids, model, padded, until_end
 
 ROWS = [ids(1, n, n)[0].tolist() for n in (4, 7, 2, 9)]

@@ -15,8 +15,8 @@ from clearhead.generate import PromptCache, Run, generate, graphs, stream
 from clearhead.generate.options import Options
 from clearhead.generate.session import Session
 from clearhead.models import family
-from clearhead.models.model import EncoderDecoderModel
-from clearhead.nn.cache import BLOCK, Cache
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.nn.kv_cache import BLOCK, KVCache
 from tests.generate.models import VALUES, ids, model, padded, until_end
 
 # ---- prompts that begin the same
@@ -138,14 +138,14 @@ def test_a_window_that_moves_on_changes_nothing(name, window, prompt):
     own = logits[:, prompt - 1 :].gather(-1, chosen[..., None])[..., 0]
     torch.testing.assert_close(own, best, rtol=1e-4, atol=1e-4)
     beams = ours.generate(given, attention_mask=mask, max_new_tokens=new // 2, eos_token_id=[], num_beams=2)
-    kept, ours.new_cache = ours.new_cache, lambda stack, capacity: Cache(len(stack.layers), capacity)
+    kept, ours.start_state = ours.start_state, lambda capacity: KVCache(len(ours.stack.layers), capacity)
     try:  # every layer keeps everything
         assert torch.equal(ours.generate(given, attention_mask=mask, max_new_tokens=new, eos_token_id=[]), out)
         plain = ours.generate(given, attention_mask=mask, max_new_tokens=new // 2, eos_token_id=[], num_beams=2)
         assert torch.equal(plain, beams)
     finally:
-        del ours.new_cache
-    assert ours.new_cache == kept
+        del ours.start_state
+    assert ours.start_state == kept
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 64, 150])
@@ -154,7 +154,7 @@ def test_a_window_whatever_is_read_at_a_time(chunk):
     ours, window = long_model("gpt_neo", 9), 9
     text = ids(2, 400, 1)
     want = ours(text).logits
-    cache = ours.new_cache(ours.stack, 400)
+    cache = ours.start_state(400)
     got, sizes = [], []
     for start in range(0, 400, chunk):
         got.append(ours(text[:, start : start + chunk], past_key_values=cache).logits)
@@ -163,16 +163,16 @@ def test_a_window_whatever_is_read_at_a_time(chunk):
     assert cache.length == 400 and cache.layers[0].held == 400
     assert cache.layers[1].length == 400 and cache.layers[1].dropped > 0
     assert max(sizes) <= window + 2 * BLOCK
-    assert cache.layers[1].room <= -(-(window + 2 * BLOCK) // BLOCK) * BLOCK
-    plain = Cache(2, 400)
+    assert cache.layers[1].capacity <= -(-(window + 2 * BLOCK) // BLOCK) * BLOCK
+    plain = KVCache(2, 400)
     ours(text, past_key_values=plain)
-    assert cache.bytes() < plain.bytes()
+    assert cache.nbytes < plain.nbytes
 
 
 def test_how_far_back_a_window_goes():
     ours, window, text = long_model("gpt_neo", 9), 9, ids(1, 300, 1)
     want = ours(text).logits
-    cache = ours.new_cache(ours.stack, 300)
+    cache = ours.start_state(300)
     for start in range(0, 300, 10):
         ours(text[:, start : start + 10], past_key_values=cache)
     layer = cache.layers[1]

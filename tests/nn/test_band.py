@@ -8,7 +8,18 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.nn import Attention, Block, Cache, Embed, FeedForward, LayerNorm, RelativeBuckets, Rotary, Stack, trace
+from clearhead.nn import (
+    Attention,
+    Block,
+    FeedForward,
+    KVCache,
+    LayerNorm,
+    RelativeBuckets,
+    Rotary,
+    Stack,
+    TokenEmbedder,
+    trace,
+)
 from clearhead.nn.attention import attend
 from clearhead.nn.masks import Mask
 
@@ -77,7 +88,7 @@ def stack(causal, window, *, layers=2, rotary=False, upcast=False, bias=False):
     torch.manual_seed(0)
     shared = RelativeBuckets(8, 3, 16) if bias else None
     blocks = [block(n) for n in range(layers)]
-    return Stack(Embed(nn.Embedding(30, 12)), blocks, LayerNorm(12), causal=causal, position_bias=shared).eval()
+    return Stack(TokenEmbedder(nn.Embedding(30, 12)), blocks, LayerNorm(12), causal=causal, position_bias=shared).eval()
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -125,7 +136,7 @@ def test_half_precision_with_fp32_scores_takes_the_blocks_too():
 def test_long_pieces_after_a_cache():
     model = stack(True, 3)
     ids = torch.randint(0, 30, (2, 31))
-    cache = Cache(2)
+    cache = KVCache(2)
     pieces = [model(ids[:, a:b], cache=cache) for a, b in ((0, 8), (8, 9), (9, 24), (24, 31))]
     torch.testing.assert_close(torch.cat(pieces, 1), model(ids), rtol=1e-5, atol=1e-5)
 

@@ -9,9 +9,8 @@ from clearhead.nn import (
     Attention,
     Block,
     BoundMask,
-    Cache,
-    Embed,
     FeedForward,
+    KVCache,
     LayerNorm,
     LearnedPositions,
     Mask,
@@ -20,6 +19,7 @@ from clearhead.nn import (
     Rotary,
     SinusoidalPositions,
     Stack,
+    TokenEmbedder,
     sinusoidal,
     trace,
 )
@@ -46,7 +46,7 @@ def a_block(placement: str = "pre", *, cross: bool = False, norms: int = 2, **op
 def a_stack(layers: int = 2, *, causal: bool = True, final_norm: bool = True, **options) -> Stack:
     torch.manual_seed(0)
     windows = options.pop("windows", [None] * layers)
-    embed = Embed(nn.Embedding(VOCAB, WIDTH), LearnedPositions(16, WIDTH), nn.Embedding(2, WIDTH))
+    embed = TokenEmbedder(nn.Embedding(VOCAB, WIDTH), LearnedPositions(16, WIDTH), nn.Embedding(2, WIDTH))
     return Stack(
         embed,
         [a_block(window=window) for window in windows],
@@ -184,7 +184,7 @@ def test_the_embedding_is_the_sum_of_its_parts():
     norm = LayerNorm(WIDTH)
     ids, at = ids_of(), torch.tensor([[3, 1, 4, 1, 5, 8]])
     kinds = torch.tensor([[0, 0, 1, 1, 0, 1]]).expand(2, 6)
-    embed = Embed(tokens, positions, segments, norm, scale=3.0).eval()
+    embed = TokenEmbedder(tokens, positions, segments, norm, scale=3.0).eval()
     with trace(embed, "*") as seen:
         out = embed(ids, at, kinds)
     torch.testing.assert_close(seen["tokens"], tokens.weight[ids] * 3.0)
@@ -197,21 +197,21 @@ def test_the_embedding_is_the_sum_of_its_parts():
 
 def test_segments_default_to_the_first():
     torch.manual_seed(0)
-    embed = Embed(nn.Embedding(VOCAB, WIDTH), None, nn.Embedding(2, WIDTH))
+    embed = TokenEmbedder(nn.Embedding(VOCAB, WIDTH), None, nn.Embedding(2, WIDTH))
     ids, at = ids_of(), torch.arange(6)[None]
     assert torch.equal(embed(ids, at), embed(ids, at, torch.zeros(2, 6, dtype=torch.long)))
     assert not torch.equal(embed(ids, at), embed(ids, at, torch.ones(2, 6, dtype=torch.long)))
 
 
 def test_segments_may_come_from_the_token_table():
-    embed = Embed(nn.Embedding(VOCAB, WIDTH), segments="tokens")
+    embed = TokenEmbedder(nn.Embedding(VOCAB, WIDTH), segments="tokens")
     ids, kinds, at = ids_of(), ids_of().flip(1), torch.arange(6)[None]
     torch.testing.assert_close(embed(ids, at, kinds), embed.tokens(ids) + embed.tokens(kinds))
     assert torch.equal(embed(ids, at), embed.tokens(ids))
 
 
 def test_sinusoidal_positions_follow_the_models_dtype():
-    embed = Embed(nn.Embedding(VOCAB, WIDTH).bfloat16(), SinusoidalPositions(9, WIDTH))
+    embed = TokenEmbedder(nn.Embedding(VOCAB, WIDTH).bfloat16(), SinusoidalPositions(9, WIDTH))
     out = embed(ids_of(), torch.arange(6)[None])
     assert out.dtype == torch.bfloat16
     want = embed.tokens(ids_of()) + sinusoidal(9, WIDTH)[:6].bfloat16()
@@ -219,7 +219,7 @@ def test_sinusoidal_positions_follow_the_models_dtype():
 
 
 def test_embedding_dropout_is_in_training_only():
-    embed = Embed(nn.Embedding(VOCAB, WIDTH), dropout=1.0)
+    embed = TokenEmbedder(nn.Embedding(VOCAB, WIDTH), dropout=1.0)
     at = torch.arange(6)[None]
     assert not embed.train()(ids_of(), at).any()
     assert torch.equal(embed.eval()(ids_of(), at), embed.tokens(ids_of()))
@@ -288,7 +288,7 @@ def test_each_layer_has_its_own_window():
         band = (j <= i) & (i - j < window)
         assert torch.equal(seen[pattern] > 0, band.expand(2, HEADS, 8, 8)), pattern
     torch.testing.assert_close(out, stack(ids), rtol=1e-4, atol=1e-5)
-    cache, parts = Cache(4), []
+    cache, parts = KVCache(4), []
     for start, stop in ((0, 3), (3, 4), (4, 8)):
         parts.append(stack(ids[:, start:stop], cache=cache))
     torch.testing.assert_close(torch.cat(parts, 1), out, rtol=1e-4, atol=1e-5)
@@ -340,7 +340,7 @@ def test_a_position_bias_is_computed_once_and_reaches_every_layer():
     got = stack(ids)
     assert len(calls) == 1
     torch.testing.assert_close(got, stack.final_norm(x))
-    cache = Cache(2)
+    cache = KVCache(2)
     parts = [stack(ids[:, n : n + 1], cache=cache) for n in range(6)]
     torch.testing.assert_close(torch.cat(parts, 1), got, rtol=1e-4, atol=1e-5)
 
@@ -374,7 +374,7 @@ def test_a_t5_like_stack_is_transformers_t5_encoder():
         )
 
     ours = Stack(
-        Embed(nn.Embedding(VOCAB, WIDTH)),
+        TokenEmbedder(nn.Embedding(VOCAB, WIDTH)),
         [layer(), layer()],
         RMSNorm(WIDTH),
         causal=False,
@@ -415,7 +415,7 @@ def test_vectors_stand_in_for_ids():
 
 
 def test_positions_count_on_from_the_cache():
-    stack, ids, cache = a_stack(), ids_of(), Cache(2)
+    stack, ids, cache = a_stack(), ids_of(), KVCache(2)
     stack(ids[:, :4], cache=cache)
     with trace(stack, "embed.positions") as seen:
         stack(ids[:, 4:], cache=cache)

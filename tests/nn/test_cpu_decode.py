@@ -15,9 +15,9 @@ from torch.nn.utils import parametrize
 
 from clearhead.models import family
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm, RMSNorm, Rotary, trace
-from clearhead.nn.cache import BLOCK, Cache, LayerCache, StaticCache
 from clearhead.nn.fast import cpu_decode, cpu_kernels, cpu_layer
 from clearhead.nn.fast.quantized import QuantizedLinear, QuantizedMatrix, quantize_
+from clearhead.nn.kv_cache import BLOCK, KVCache, LayerKVCache, StaticKVCache
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 
@@ -85,9 +85,9 @@ def plainly(monkeypatch, function):
         return function()
 
 
-def filled(block: Block, rows: int, length: int, **options) -> LayerCache:
+def filled(block: Block, rows: int, length: int, **options) -> LayerKVCache:
     """A cache that holds `length` positions; the same ones every time."""
-    cache = LayerCache(BLOCK, **options)
+    cache = LayerKVCache(BLOCK, **options)
     x = torch.randn(rows, length, width_of(block), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         block(x, BoundMask(is_causal=length > 1), cache=cache, position_ids=torch.arange(length)[None])
@@ -113,7 +113,7 @@ def compare(block, monkeypatch, rows=2, length=5, steps=3, between=lambda cache,
         assert_same(found, wanted)
         between(fast, n)
         between(plain, n)
-    assert (fast.length, fast.dropped, fast.room) == (plain.length, plain.dropped, plain.room)
+    assert (fast.length, fast.dropped, fast.capacity) == (plain.length, plain.dropped, plain.capacity)
     assert_same(fast._keys[:, :, : fast.held], plain._keys[:, :, : plain.held])
     assert_same(fast._values[:, :, : fast.held], plain._values[:, :, : plain.held])
 
@@ -170,8 +170,8 @@ def test_the_cache_grows_and_slides(spy, monkeypatch):
 def test_beams_change_places_and_positions_are_forgotten(spy, monkeypatch):
     order = torch.tensor([2, 2, 0, 1])
     moves = {
-        1: lambda cache: cache.select(order),
-        3: lambda cache: cache.select(order, 6),
+        1: lambda cache: cache.reorder(order),
+        3: lambda cache: cache.reorder(order, 6),
         4: lambda cache: cache.crop(-3),
     }
     compare(make(), monkeypatch, rows=4, steps=8, between=lambda cache, n: moves.get(n, lambda _: None)(cache))
@@ -328,8 +328,8 @@ def test_other_shapes_and_types(spy, monkeypatch):
     assert spy.count == 0
 
 
-def filled_double(block: Block) -> LayerCache:
-    cache = LayerCache(BLOCK)
+def filled_double(block: Block) -> LayerKVCache:
+    cache = LayerKVCache(BLOCK)
     with torch.no_grad():
         block(torch.randn(2, 5, 32).double(), BoundMask(is_causal=True), cache=cache)
     return cache
@@ -348,7 +348,7 @@ def test_parameters_may_change_at_any_time(spy, monkeypatch):
 
 def test_a_cache_of_fixed_shape(spy):
     block, position = make(), torch.zeros(1, dtype=torch.long)
-    cache = StaticCache(1, 8, position).layers[0]
+    cache = StaticKVCache(1, 8, position).layers[0]
     with torch.no_grad():
         block(torch.randn(2, 3, 32), BoundMask(is_causal=True), cache=cache)
         block(torch.randn(2, 1, 32), BoundMask(), cache=cache)
@@ -423,7 +423,7 @@ def test_a_whole_cache_with_padding_takes_the_plain_path(spy, monkeypatch):
     ids, mask = torch.randint(1, 97, (2, 5)), torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
 
     def run() -> torch.Tensor:
-        cache = Cache(2)
+        cache = KVCache(2)
         with torch.no_grad():
             model(ids[:, :4], attention_mask=mask[:, :4], past_key_values=cache)
             return model(ids[:, 4:], attention_mask=mask, past_key_values=cache).logits
@@ -512,7 +512,7 @@ def test_what_changes_between_two_steps_is_noticed(change, spy, monkeypatch):
 
     def write() -> list[torch.Tensor]:
         torch.manual_seed(5)
-        model, cache, seen = small_gpt2(), Cache(2), []
+        model, cache, seen = small_gpt2(), KVCache(2), []
         with torch.no_grad():
             model(torch.arange(5)[None], past_key_values=cache)
             for n in range(4):
@@ -535,7 +535,7 @@ def test_what_changes_between_two_steps_is_noticed(change, spy, monkeypatch):
 @pytest.mark.parametrize("part", ["", "attention", "attention.qkv", "feedforward.activation", "feedforward_norm"])
 @pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook"])
 def test_whoever_begins_to_listen_is_told(part, kind, spy):
-    model, cache, heard = small_gpt2(), Cache(2), []
+    model, cache, heard = small_gpt2(), KVCache(2), []
     with torch.no_grad():
         model(torch.arange(5)[None], past_key_values=cache)
         model(torch.tensor([[7]]), past_key_values=cache)

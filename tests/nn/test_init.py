@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.models import family
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, RelativeBuckets, RMSNorm, Stack
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, RelativeBuckets, RMSNorm, Stack, TokenEmbedder
 from clearhead.nn.init import init_gpt2, init_normal, init_t5, init_xavier
 
 WIDTH, HEADS, HIDDEN, VOCAB = 96, 4, 320, 400
@@ -40,7 +40,7 @@ class Net(nn.Module):
         super().__init__()
         norm = RMSNorm if gated else LayerNorm
         self.stack = Stack(
-            Embed(nn.Embedding(VOCAB, WIDTH, padding_idx=padding), nn.Embedding(64, WIDTH)),
+            TokenEmbedder(nn.Embedding(VOCAB, WIDTH, padding_idx=padding), nn.Embedding(64, WIDTH)),
             [
                 Block(
                     Attention(WIDTH, HEADS, fused=fused),

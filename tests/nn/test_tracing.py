@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError, TraceError
 from clearhead.models import FAMILIES, Model, family
-from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn import (
     Attention,
-    Cache,
+    KVCache,
     Stack,
     Trace,
     attention,
@@ -464,7 +464,7 @@ def test_gradients_reach_any_kept_tensor(gpt2, name):
 
 
 def test_the_gradient_of_a_later_cached_call_reaches_its_own_keys(gpt2):
-    cache = Cache(2)
+    cache = KVCache(2)
     with torch.no_grad():
         gpt2(ids_of(), past_key_values=cache)
     with trace(gpt2, "layers.0.attention.key|value") as seen:
@@ -575,7 +575,7 @@ def test_replacing_a_cached_encoders_keys_does_the_same_at_every_step():
     source, target = ids_of(time=SOURCE), ids_of(seed=1)
     with torch.no_grad(), trace(model, replace={"decoder.layers.*.cross_attention.key|value": lambda z: 2 * z + 1}):
         want = model(source, decoder_input_ids=target).logits
-        cache = Cache(2)
+        cache = KVCache(2)
         steps = [
             model(source, decoder_input_ids=target[:, n : n + 1], past_key_values=cache).logits for n in range(TIME)
         ]

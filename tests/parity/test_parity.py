@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from clearhead import hub
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import Summary
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import trace
 
 from .families import FAMILIES
@@ -71,9 +72,9 @@ def inputs(c: SimpleNamespace, batch: int = 3, time: int = 9, pad: str | None = 
             mask[row, :hidden] = 0
     ids = ids.masked_fill(mask == 0, c.ours.config.pad_token_id or 0)
     out = {"input_ids": ids, "attention_mask": mask}
-    if isinstance(c.ours, StackModel) and c.ours.stack.embed.segments is not None:
+    if isinstance(c.ours, TokenModel) and c.ours.stack.embed.segments is not None:
         out["token_type_ids"] = torch.randint(0, c.ours.stack.embed.segments.num_embeddings, ids.shape)
-    if isinstance(c.ours, StackModel) and c.ours.stack.embed.languages is not None:
+    if isinstance(c.ours, TokenModel) and c.ours.stack.embed.languages is not None:
         out["langs"] = torch.randint(0, c.ours.stack.embed.languages.num_embeddings, ids.shape)
     if isinstance(c.ours, EncoderDecoderModel):
         if c.task in ("sequence-classification", "question-answering"):
@@ -389,12 +390,12 @@ def until_end(c: SimpleNamespace, row: list[int], start: int) -> list[int]:
 def test_generated_tokens(name, task, seed, options):
     c = case(name, task, seed)
     pad = "right" if isinstance(c.ours, EncoderDecoderModel) else "left"  # where the reference expects it
-    if "no_repeat_ngram_size" in options and isinstance(c.ours, StackModel):
+    if "no_repeat_ngram_size" in options and isinstance(c.ours, TokenModel):
         pad = None  # the reference counts padding as text that must not be repeated
     given = {key: value for key, value in inputs(c, time=6, pad=pad).items() if key in PROMPT}
     start = 1 if isinstance(c.ours, EncoderDecoderModel) else 6
     more = {}
-    if isinstance(c.ours, StackModel) and (first := c.ours.stack.embed.first_position):
+    if isinstance(c.ours, TokenModel) and (first := c.ours.stack.embed.first_position):
         # The reference's `generate` forgets the offset that its own forward pass adds: give it the right positions.
         more["position_ids"] = (given["attention_mask"].cumsum(-1) - 1).clamp(min=0) + first
     theirs = c.theirs.generate(**given, **more, max_new_tokens=8, do_sample=False, **options)

@@ -149,11 +149,11 @@ def clearhead_sides(folder: Path, precisions: tuple[str, ...] = ("float32", "bfl
 
 def _long(model: Model) -> int:
     """The long prompt: 1,024 tokens, or as many as fit before one more."""
-    from clearhead.models.model import StackModel
+    from clearhead.models.stack_model import TokenModel
 
-    if not isinstance(model, StackModel) or model.task != "causal-lm":
+    if not isinstance(model, TokenModel) or model.task != "causal-lm":
         raise InputError(f"bench decode measures models that continue a text; this one is for {model.task}.")
-    room = model.stack.embed.room
+    room = model.stack.embed.max_length
     if room is not None and room < PROMPT + NEW:
         raise InputError(f"The model has {room} positions, and the comparison writes {PROMPT + NEW} tokens.")
     return min(LONG, LONG if room is None else room - 1)

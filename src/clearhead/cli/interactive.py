@@ -11,7 +11,7 @@ from clearhead.cli.speed import speed as speed_of
 from clearhead.cli.style import err, note, out, table_of
 from clearhead.errors import ClearheadError, InputError, did_you_mean
 from clearhead.generate import Options, PromptCache
-from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.pipeline import Pipeline
 
 COMMANDS = {

@@ -18,7 +18,7 @@ from clearhead.explain.finding import Finding
 from clearhead.explain.next_token import Candidate
 from clearhead.explain.reading import at_rest
 from clearhead.explain.scores import rows_at_once, scores_of
-from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.tracing import trace
 from clearhead.units import TokenUnit
 

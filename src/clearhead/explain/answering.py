@@ -9,7 +9,8 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain.reading import Reading, read
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.text.units import units_of_ids
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def _words(target: str) -> str:
 def _fits(pipe: Pipeline, ids: list[int]) -> list[int]:
     """A last token just outside the room was written, but cannot be read: it is left off."""
     model = pipe.model
-    assert isinstance(model, StackModel | EncoderDecoderModel)
-    room = (model.decoder if isinstance(model, EncoderDecoderModel) else model.stack).embed.room
+    assert isinstance(model, TokenModel | EncoderDecoderModel)
+    room = (model.decoder if isinstance(model, EncoderDecoderModel) else model.stack).embed.max_length
     if room is not None and len(ids) > room + 1:
         raise InputError(f"Together that is {len(ids)} tokens; {pipe.name or 'this model'} reads at most {room}.")
     return ids[:room]

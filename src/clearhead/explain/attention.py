@@ -14,7 +14,8 @@ from torch import Tensor
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, call, places, read
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.text.units import special_ids, word_groups, word_units
@@ -168,9 +169,9 @@ def induction_scores(pipe: Pipeline, length: int = 32, rows: int = 4, seed: int 
     perfect induction head.
     """
     model = pipe.model
-    if not isinstance(model, StackModel):
+    if not isinstance(model, TokenModel):
         raise InputError("Induction is looked for in one stack; an encoder–decoder has two. Load a GPT-like model.")
-    room = model.stack.embed.room
+    room = model.stack.embed.max_length
     first = model.config.bos_token_id
     begin = [first] if isinstance(first, int) and 0 <= first < model.config.vocab_size else []
     length = min(length, length if room is None else (room - len(begin)) // 2)
@@ -249,7 +250,7 @@ def look(pipe: Pipeline, text: str, pair: str | None, target: str | None, side: 
         stack = model.encoder if side == "encoder" else model.decoder
         queries = reading.tokens if side == "encoder" else reading.target
         return Look(pipe, reading, side, stack, queries, reading.target if side == "decoder" else reading.tokens)  # type: ignore[arg-type]
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     return Look(pipe, reading, "self", model.stack, reading.tokens, reading.tokens)
 
 

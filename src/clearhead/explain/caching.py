@@ -15,7 +15,9 @@ from torch import nn
 from clearhead.errors import InputError
 from clearhead.explain.answering import answer, writes
 from clearhead.explain.finding import Finding
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Attention, Block, Stack
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ class _Costs:
 
     def __init__(self, model: Model, source: int) -> None:
         like = model.family.make(model.config, model.task, device="meta")  # also where the weights are packed
-        assert isinstance(like, StackModel | EncoderDecoderModel) and like.language_head is not None
+        assert isinstance(like, TokenModel | EncoderDecoderModel) and like.language_head is not None
         stack: Stack = like.decoder if isinstance(like, EncoderDecoderModel) else like.stack
         self.blocks: list[Block] = stack.blocks
         self.source = source

@@ -16,8 +16,10 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, call, places, read
-from clearhead.models.heads import Given
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.heads import HeadInputs
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.text.units import display_texts, token_id
@@ -177,7 +179,7 @@ def to_words(model: Model, hidden: Tensor) -> Tensor:
     """
     head, norm = model.language_head, _stack(model).final_norm
     assert head is not None
-    scores: Tensor = head(hidden if norm is None else norm(hidden), Given()).logits
+    scores: Tensor = head(hidden if norm is None else norm(hidden), HeadInputs()).logits
     return scores
 
 
@@ -198,7 +200,7 @@ def _stack(model: Model) -> Stack:
     """The stack whose last states the head reads."""
     if isinstance(model, EncoderDecoderModel):
         return model.decoder
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     return model.stack
 
 

@@ -20,7 +20,8 @@ from clearhead.errors import ClearheadError, InputError
 from clearhead.explain.answering import answer, writes
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, place, places, read
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.text.units import units_of_ids
@@ -283,7 +284,7 @@ def _stack(pipe: Pipeline, side: Side | None) -> Stack:
     model = pipe.model
     if isinstance(model, EncoderDecoderModel):
         return model.encoder if side == "encoder" else model.decoder
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     return model.stack
 
 
@@ -295,7 +296,7 @@ def _through(pipe: Pipeline, inputs: dict[str, Tensor], side: Side | None) -> No
         if side == "decoder":
             model.decoder(inputs["decoder_input_ids"], memory=memory)
         return
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     model.stack(**inputs)
 
 
@@ -307,7 +308,7 @@ def _one(pipe: Pipeline, text: Any, side: Side | None) -> tuple[Reading, bool]:
         return read(pipe, text[0], target=text[1]), False
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"Each text of the corpus is a string with at least one word, not {text!r}.")
-    tokenizer, room = pipe.source_tokenizer if side else pipe.tokenizer, _stack(pipe, side).embed.room
+    tokenizer, room = pipe.source_tokenizer if side else pipe.tokenizer, _stack(pipe, side).embed.max_length
     ids = tokenizer.encode(text)
     kept = ids[:room] if room is not None else ids
     return Reading({"input_ids": torch.tensor([kept])}, units_of_ids(tokenizer, kept, text), []), len(ids) > len(kept)
@@ -324,7 +325,7 @@ def _fired(
     if side != "decoder":
         pad, longest = model.config.pad_token_id or 0, max(map(len, rows))
         inputs = {"input_ids": torch.tensor([row + [pad] * (longest - len(row)) for row in rows], device=model.device)}
-        causal = isinstance(model, StackModel) and model.stack.causal  # which does not see what comes after a text
+        causal = isinstance(model, TokenModel) and model.stack.causal  # which does not see what comes after a text
         if not causal and min(map(len, rows)) < longest:
             real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
             inputs["attention_mask"] = torch.tensor(real, device=model.device)

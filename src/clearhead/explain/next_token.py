@@ -12,7 +12,8 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.stack_model import TokenModel
 
 if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
@@ -105,7 +106,7 @@ def begin(
     if isinstance(model, EncoderDecoderModel) and model.language_head is not None:
         return _begin_writing(pipe, text, target, src_lang, tgt_lang)
     head = model.language_head
-    if not isinstance(model, StackModel) or not model.stack.causal or head is None or not head.shift:
+    if not isinstance(model, TokenModel) or not model.stack.causal or head is None or not head.shift:
         raise InputError(
             f"{model.family.title} loaded for {model.task} has no next token: it does not read left to right with a "
             "language head. To guess hidden words, use fill."

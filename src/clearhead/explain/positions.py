@@ -17,7 +17,9 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import at_rest, place
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.attention import Attention
 from clearhead.nn.disentangled import DisentangledAttention
 from clearhead.nn.positions import RelativeBuckets, RelativeKeys, Rotary, SinusoidalPositions
@@ -87,7 +89,7 @@ def positions(pipe: Pipeline, length: int = 64, layer: int = 0) -> Positions:
         for side, stack in _stacks(model):
             count = len(stack.layers)
             at = place("layer", layer, count, f"{'the ' + side if side else 'the model'} has {count} layers")
-            room = stack.embed.room
+            room = stack.embed.max_length
             schemes += _schemes(side, stack, min(length, room or length), at)
     if not schemes:
         raise InputError(f"{pipe.name or 'This model'} has no position scheme: the order of its tokens is not told.")
@@ -97,13 +99,13 @@ def positions(pipe: Pipeline, length: int = 64, layer: int = 0) -> Positions:
 def _stacks(model: Model) -> list[tuple[str, Stack]]:
     if isinstance(model, EncoderDecoderModel):
         return [("encoder", model.encoder), ("decoder", model.decoder)]
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     return [("", model.stack)]
 
 
 def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Scheme]:
     path = f"{side}." if side else ""
-    embed, device = stack.embed, next(stack.parameters()).device
+    embed, device = stack.token_embedder, next(stack.parameters()).device
     attention: Any = stack.blocks[layer].attention
 
     def scheme(way: Way, where: str, rows: list[int], values: Tensor, columns: Any = "dimension") -> Scheme:

@@ -36,8 +36,8 @@ from clearhead.explain.sampling import sampling
 from clearhead.explain.scores import scores_of
 from clearhead.explain.similarity import similarity
 from clearhead.explain.walk import walk
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import ChoiceHead, TokenHead
-from clearhead.models.model import EncoderDecoderModel
 from clearhead.text.units import token_id
 
 if TYPE_CHECKING:

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import ChoiceHead
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
 from clearhead.text.units import units_of, units_of_ids
@@ -63,7 +65,7 @@ def read(pipe: Pipeline, text: str, pair: str | None = None, target: str | None 
         return _read_and_write(pipe, model, text, target)
     if target is not None:
         raise InputError(f"{_name(pipe)} has one stack, which reads; only an encoder–decoder has a target.")
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     if model.stack.causal and pair is None and model.language_head is not None:
         ids = pipe.encode_prompts(text)[1]  # without an end token: the model is to go on
         _check_length(pipe, "text", model.stack, ids.shape[1])
@@ -91,7 +93,7 @@ def _knows_segments(stack: Stack) -> bool:
 
 
 def _check_length(pipe: Pipeline, what: str, stack: Stack, length: int) -> None:
-    room = stack.embed.room
+    room = stack.embed.max_length
     if room is not None and length > room:
         raise InputError(f"The {what} has {length} tokens, but {_name(pipe)} reads at most {room}. Shorten it.")
 
@@ -124,7 +126,7 @@ def _read_and_write(pipe: Pipeline, model: EncoderDecoderModel, text: str, targe
         written = pipe.write(text, num_return_sequences=1)[0]
         ids = [start, *written.token_ids]
         ids = (
-            ids[:-1] if written.finish_reason == "end" else ids[: model.decoder.embed.room]
+            ids[:-1] if written.finish_reason == "end" else ids[: model.decoder.embed.max_length]
         )  # the last is read by nobody
         target = written.new_text
     else:

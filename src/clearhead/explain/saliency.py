@@ -26,8 +26,10 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.answering import answer, writes
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import at_rest, places
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import TokenHead
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.text.units import display_texts, token_id
@@ -169,7 +171,7 @@ class _Asked:
     chances   what makes probabilities of scores; None: they are numbers of their own
     """
 
-    model: StackModel | EncoderDecoderModel
+    model: TokenModel | EncoderDecoderModel
     inputs: dict[str, Tensor]
     tokens: list[TokenUnit]
     source: int
@@ -401,7 +403,7 @@ def _ask(
     max_new_tokens: int | None,
 ) -> _Asked:
     model = pipe.model
-    assert isinstance(model, StackModel | EncoderDecoderModel)
+    assert isinstance(model, TokenModel | EncoderDecoderModel)
     written = writes(pipe)
     said = target if written else None
     if said is not None and not isinstance(said, str):
@@ -519,12 +521,15 @@ def _choices(pipe: Pipeline, name: str, asked: Choice | Sequence[Choice], count:
     return found
 
 
-def _neutral(pipe: Pipeline, model: StackModel | EncoderDecoderModel) -> list[Tensor]:
+def _neutral(pipe: Pipeline, model: TokenModel | EncoderDecoderModel) -> list[Tensor]:
     """For each side the vector of a token that says nothing; zeros where the tokenizer has no such token."""
     if isinstance(model, EncoderDecoderModel):
-        sides = [(pipe.source_tokenizer, model.encoder.embed), (pipe.tokenizer.target, model.decoder.embed)]
+        sides = [
+            (pipe.source_tokenizer, model.encoder.token_embedder),
+            (pipe.tokenizer.target, model.decoder.token_embedder),
+        ]
     else:
-        sides = [(pipe.tokenizer, model.stack.embed)]
+        sides = [(pipe.tokenizer, model.stack.token_embedder)]
     found = []
     for tokenizer, embed in sides:
         names = (tokenizer.mask_token_id, tokenizer.unk_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id)

@@ -14,7 +14,8 @@ from torch import Tensor
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.next_token import Candidate
 from clearhead.explain.reading import Reading, place
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.text.units import display_texts, token_id
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Scores:
 def scores_of(pipe: Pipeline) -> Scores:
     model = pipe.model
     if model.language_head is not None and model.task != "permutation-lm":
-        causal = isinstance(model, EncoderDecoderModel) or (isinstance(model, StackModel) and model.stack.causal)
+        causal = isinstance(model, EncoderDecoderModel) or (isinstance(model, TokenModel) and model.stack.causal)
         return Scores(pipe, "words", "the next token" if causal else "the hidden word")
     if model.task in ("sequence-classification", "next-sentence"):
         several = model.config.problem_type == "multi_label_classification" or model.config.num_labels == 1

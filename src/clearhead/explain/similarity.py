@@ -23,7 +23,8 @@ from torch import Tensor
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, call, places, read
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.tracing import trace
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def _read(pipe: Pipeline, text: str) -> Reading:
 def _states(pipe: Pipeline, reading: Reading) -> Tensor:
     """(layers, time, width): after the embedding and after each layer."""
     model = pipe.model
-    assert isinstance(model, EncoderDecoderModel | StackModel)
+    assert isinstance(model, EncoderDecoderModel | TokenModel)
     side, stack = ("encoder.", model.encoder) if isinstance(model, EncoderDecoderModel) else ("", model.stack)
     names = [f"{side}layers.0.input", *(f"{side}layers.{n}.output" for n in range(len(stack.layers)))]
     few = {} if model.language_head is None else {"logits_to_keep": 1}

@@ -16,7 +16,9 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import read
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 
@@ -257,7 +259,7 @@ def _read(
     """What the model is called with; ids, tokens and stack of the side that is followed; its name; the source."""
     model = pipe.model
     if not isinstance(model, EncoderDecoderModel):
-        assert isinstance(model, StackModel)
+        assert isinstance(model, TokenModel)
         if side or target is not None:
             raise InputError(f"{model.family.title} has one stack: leave side and target out.")
         ids = pipe.tokenizer.encode(text)

@@ -22,10 +22,11 @@ from clearhead.generate.options import CHANCE, Options
 from clearhead.generate.processors import chances
 from clearhead.generate.session import Session
 from clearhead.models.heads import LanguageHead
-from clearhead.models.model import Model, StackModel
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Attention
-from clearhead.nn.cache import BLOCK, StaticCache
 from clearhead.nn.fast import gpu_decode, gpu_gemv
+from clearhead.nn.kv_cache import BLOCK, StaticKVCache
 from clearhead.nn.linear import Linear, lay_out
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from clearhead.nn.torch_internals import has_triton, recompile_limit
@@ -48,7 +49,7 @@ def why_not_static(model: Model) -> str | None:
         return "a trace is open, and a recording would hide the tensors from it."
     if torch.is_autocast_enabled(model.device.type):
         return "autocast is on: its copies of the weights end with it, and a recording would go on reading them."
-    if not isinstance(model, StackModel) or isinstance(model.stack, SegmentRecurrentStack):
+    if not isinstance(model, TokenModel) or isinstance(model.stack, SegmentRecurrentStack):
         return "only a decoder alone, with keys and values in its cache, can be recorded."
     if model.training:
         return "the model is in training mode; call .eval() first."
@@ -100,7 +101,7 @@ class Recording:
 
     def __init__(
         self,
-        model: StackModel,
+        model: TokenModel,
         rows: int,
         prompt: int,
         span: int,
@@ -115,7 +116,7 @@ class Recording:
         self.compile, self.by_row = compile, by_row
         new = span - prompt + 1
         self.position = torch.zeros(1, dtype=torch.long, device=device)
-        self.cache = StaticCache(len(model.stack.layers), span, self.position)
+        self.cache = StaticKVCache(len(model.stack.layers), span, self.position)
         self.prompt_ids = torch.zeros(rows, prompt, dtype=torch.long, device=device)
         self.prompt_places = torch.zeros_like(self.prompt_ids)
         self.prompt_mask = torch.zeros(rows, 1, prompt, prompt, dtype=torch.bool, device=device)
@@ -131,7 +132,7 @@ class Recording:
         self._replay: dict[str, Callable[[], None]] = {}
 
     @property
-    def model(self) -> StackModel:
+    def model(self) -> TokenModel:
         model = self._model()
         assert model is not None, "a recording is used with its model at hand"
         return model
@@ -282,7 +283,7 @@ def borrow(
         prompt = min(prompt, session.limit)
     span = _round(prompt + new_tokens)
     model = session.model
-    assert isinstance(model, StackModel)
+    assert isinstance(model, TokenModel)
     if model.device.type == "cuda":
         gpu_gemv.prepare()
         lay_out(model)
@@ -293,12 +294,12 @@ def borrow(
     return key, known or Recording(model, rows, prompt, span, choosing, compile, by_row)
 
 
-def takes_rows(model: StackModel) -> bool:
+def takes_rows(model: TokenModel) -> bool:
     """Whether a step of one text can go through `gpu_decode`: plain layers, and a plain matrix over words."""
     head = model.head
     return (
         model.device.type == "cuda"
-        and type(model) is StackModel
+        and type(model) is TokenModel
         and type(head) is LanguageHead
         and head.transform is None
         and head.scale == 1.0

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
 from clearhead.models.output import Output
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Stack
-from clearhead.nn.cache import Cache
 from clearhead.nn.linear import lay_out
+from clearhead.nn.state import State
 
 _ROOM = 4096  # tokens that a model without a limit is given room for at first
 
@@ -70,7 +72,7 @@ class Session:
             given = torch.full_like(input_ids[:, :1], start)
         stack = writing_stack(model)
         self.given, self.prompt = given, given.shape[1]
-        self.limit = stack.embed.room
+        self.limit = stack.embed.max_length
         room = min(room, _ROOM if self.limit is None else max(self.limit + 1 - self.prompt, 1))
         self.first_position = stack.embed.first_position
         self._tokens = given.new_empty(len(given), self.prompt + room)
@@ -80,7 +82,7 @@ class Session:
         reusable = past is not None and self._mask is None and self._memory is None and len(given) == 1
         reusable = reusable and not keep_hidden  # what was read before is not here to be looked at
         known, self._read = past.matching(model, given[0]) if past is not None and reusable else (None, 0)
-        self.cache: Cache = known if known is not None else model.new_cache(stack, self.prompt + room)
+        self.cache: State = known if known is not None else model.start_state(self.prompt + room)
         if past is not None and reusable:
             past.keep(self)
         if self._mask is not None and self._memory is None:
@@ -143,14 +145,14 @@ class Session:
         """Every row `count` times, side by side. Copies share what the encoder gave them."""
         if count > 1:
             self._tokens = self._tokens.repeat_interleave(count, 0)
-            self.cache.copies(count)
+            self.cache.repeat(count)
             if self._memory is None and self._mask is not None:
                 self._mask = self._mask.repeat_interleave(count, 0)
 
     def select(self, rows: Tensor) -> None:
         """Put the copies of each text in another order; a copy may be taken more than once, another dropped."""
         self._tokens = self._tokens[rows]
-        self.cache.select(rows, since=self.prompt)
+        self.cache.reorder(rows, since=self.prompt)
 
     def _run(self, new: Tensor, scored: int) -> Tensor:
         """The model reads these tokens; scores of the last `scored` of them, in fp32."""
@@ -203,7 +205,7 @@ class PromptCache:
     def __init__(self) -> None:
         self._last: Session | None = None
 
-    def matching(self, model: Model, ids: Tensor) -> tuple[Cache | None, int]:
+    def matching(self, model: Model, ids: Tensor) -> tuple[State | None, int]:
         """The cache to go on with, and how many of these tokens (not all: one must be read) it holds."""
         last = self._last
         if last is None or last.model is not model or len(last.tokens) != 1:
@@ -236,7 +238,7 @@ def writing_stack(model: Model) -> Stack:
     """The stack that writes; an error for a model that cannot."""
     if isinstance(model, EncoderDecoderModel) and model.language_head is not None:
         return model.decoder
-    if isinstance(model, StackModel) and model.stack.causal and (head := model.language_head) and head.shift:
+    if isinstance(model, TokenModel) and model.stack.causal and (head := model.language_head) and head.shift:
         return model.stack
     hint = " To guess hidden words, use fill." if model.task == "masked-lm" else ""
     raise InputError(

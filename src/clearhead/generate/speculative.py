@@ -17,9 +17,9 @@ from clearhead.errors import InputError
 from clearhead.generate.loop import Choice
 from clearhead.generate.processors import Filter
 from clearhead.generate.session import Session, shared_beginning
-from clearhead.models.model import EncoderDecoderModel, Model
-from clearhead.nn.cache import BLOCK
-from clearhead.nn.segment_recurrence import Memory
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
+from clearhead.nn.kv_cache import BLOCK
 
 
 class Guesser(Protocol):
@@ -133,7 +133,7 @@ def check_draft(model: Model, draft: object) -> Model:
 
 
 def _check_goes_back(session: Session) -> None:
-    if isinstance(session.cache, Memory):
+    if not session.cache.can_crop:
         raise InputError(
             f"{session.model.family.title} remembers states, which cannot be taken back when a guess was wrong. "
             "Write without assistant_model and prompt_lookup_num_tokens."

@@ -12,7 +12,7 @@ from clearhead.models import bert
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
 from clearhead.models.family import Family
 from clearhead.models.heads import LanguageHead, NextSentenceHead, PretrainingHead, Summary, WordTransform
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Block, Stack
 from clearhead.nn.linear import Linear
 
@@ -76,10 +76,10 @@ def shared_blocks(config: AlbertConfig) -> list[Block]:
     return blocks
 
 
-def build(config: AlbertConfig, task: str) -> StackModel:
+def build(config: AlbertConfig, task: str) -> TokenModel:
     narrow = config.embedding_size
     embed = bert.embed(config, narrow, project=Linear(narrow, config.hidden_size))
-    return StackModel(config, Stack(embed, shared_blocks(config), causal=False), head(config, task))
+    return TokenModel(config, Stack(embed, shared_blocks(config), causal=False), head(config, task))
 
 
 def head(config: AlbertConfig, task: str) -> nn.Module:

@@ -22,16 +22,16 @@ from clearhead.models.heads import (
     TokenHead,
     WordTransform,
 )
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import (
     Attention,
     Block,
-    Embed,
     FeedForward,
     LayerNorm,
     LearnedPositions,
     RelativeKeys,
     Stack,
+    TokenEmbedder,
 )
 from clearhead.nn.block import Placement
 from clearhead.nn.init import init_normal
@@ -116,10 +116,10 @@ def embed(
     norm: bool = True,
     project: nn.Module | None = None,
     padding_position: int | None = None,
-) -> Embed:
+) -> TokenEmbedder:
     width = width or config.hidden_size
     absolute = config.position_embedding_type == "absolute"
-    return Embed(
+    return TokenEmbedder(
         nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
         LearnedPositions(config.max_position_embeddings, width, padding_idx=padding_position) if absolute else None,
         nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None,
@@ -131,9 +131,9 @@ def embed(
     )
 
 
-def build(config: BertConfig, task: str) -> StackModel:
+def build(config: BertConfig, task: str) -> TokenModel:
     blocks = [block(config) for _ in range(config.num_hidden_layers)]
-    return StackModel(config, Stack(embed(config), blocks, causal=config.is_decoder), head(config, task))
+    return TokenModel(config, Stack(embed(config), blocks, causal=config.is_decoder), head(config, task))
 
 
 def head(config: BertConfig, task: str) -> nn.Module:

@@ -17,10 +17,10 @@ from clearhead.errors import ConfigError, InputError
 from clearhead.models import bert
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, renamed
 from clearhead.models.family import Family
-from clearhead.models.heads import ChoiceHead, Given, SequenceHead, SpanHead, Summary, span_loss
-from clearhead.models.model import StackModel
+from clearhead.models.heads import ChoiceHead, HeadInputs, SequenceHead, SpanHead, Summary, span_loss
 from clearhead.models.output import Output
-from clearhead.nn import Activation, Attention, Block, Embed, LayerNorm, LearnedPositions, Stack
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Activation, Attention, Block, LayerNorm, LearnedPositions, Stack, TokenEmbedder
 from clearhead.nn.block_sparse import BlockSparseAttention
 from clearhead.nn.linear import Linear
 from clearhead.nn.stack import shape_of
@@ -79,9 +79,9 @@ def block(config: BigBirdConfig, number: int) -> Block:
     return made
 
 
-def build(config: BigBirdConfig, task: str) -> StackModel:
+def build(config: BigBirdConfig, task: str) -> TokenModel:
     width = config.hidden_size
-    embed = Embed(
+    embed = TokenEmbedder(
         nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
         LearnedPositions(config.max_position_embeddings, width),
         nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None,
@@ -91,7 +91,7 @@ def build(config: BigBirdConfig, task: str) -> StackModel:
         norm_last=True,
     )
     stack = Stack(embed, [block(config, n) for n in range(config.num_hidden_layers)], causal=config.is_decoder)
-    kind = ReadingModel if task == "question-answering" else StackModel
+    kind = ReadingModel if task == "question-answering" else TokenModel
     return kind(config, stack, head(config, task))
 
 
@@ -117,12 +117,12 @@ class ReadingHead(SpanHead):
         self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = config.hidden_dropout_prob
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         bent = self.down(self.activation(self.up(F.dropout(hidden, self.dropout, self.training))))
-        return super().forward(self.norm(F.dropout(bent, self.dropout, self.training) + hidden), given)
+        return super().forward(self.norm(F.dropout(bent, self.dropout, self.training) + hidden), inputs)
 
 
-class ReadingModel(StackModel):
+class ReadingModel(TokenModel):
     """Answers never lie in the question: [CLS] question [SEP] text [SEP]. Its scores fall by a million, but [CLS]'s.
 
     Where no segments are given, the question is segment 0 and the rest segment 1. The tap `logits` holds the scores

@@ -9,10 +9,12 @@ from torch import nn
 
 from clearhead.models import seq2seq
 from clearhead.models.checkpoint import CheckpointMap, renamed
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
+from clearhead.models.model import Model
 from clearhead.models.seq2seq import Seq2SeqConfig
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder
 from clearhead.nn.block_sparse import BlockSparseAttention
 
 
@@ -90,7 +92,7 @@ def stack(config: BigBirdPegasusConfig, tokens: nn.Embedding, *, decoder: bool) 
         else [encoder_block(config, n) for n in range(config.num_hidden_layers)]
     )
     return Stack(
-        Embed(
+        TokenEmbedder(
             tokens,
             LearnedPositions(config.max_position_embeddings, config.hidden_size),
             dropout=config.dropout,
@@ -111,7 +113,7 @@ def build(config: BigBirdPegasusConfig, task: str) -> Model:
     target = table()
     decoder = stack(config, target, decoder=True)
     if task == "causal-lm":  # the decoder alone
-        return StackModel(config, decoder, seq2seq.head(config, task))
+        return TokenModel(config, decoder, seq2seq.head(config, task))
     encoder = stack(config, target if config.one_table else table(), decoder=False)
     return EncoderDecoderModel(config, encoder, decoder, seq2seq.head(config, task), target_is_source=True)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from torch import nn
 
 from clearhead.models import families, family
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
-from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.models.model import Model
 from clearhead.nn import (
     Attention,
     Block,
-    Embed,
     FeedForward,
     LearnedPositions,
     RelativeKeys,
     SinusoidalPositions,
     Stack,
+    TokenEmbedder,
 )
 from clearhead.nn.positions import RelativeBuckets
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
@@ -65,7 +66,7 @@ def _shape(model: Model, stacks: list[Stack]) -> str:
 
 
 def _stack_features(stack: Stack) -> Features:
-    found = {"embedding": _embedding(stack.embed), "positions": _positions(stack)}
+    found = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
     blocks = stack.blocks
     first = blocks[0]
     if isinstance(first, Block):
@@ -87,7 +88,7 @@ def _stack_features(stack: Stack) -> Features:
     return found
 
 
-def _embedding(embed: Embed) -> str:
+def _embedding(embed: TokenEmbedder) -> str:
     parts = ["tokens"]
     if embed.scale != 1.0:
         parts[0] = "tokens × √width"
@@ -102,9 +103,9 @@ def _embedding(embed: Embed) -> str:
 
 def _positions(stack: Stack) -> str:
     found = []
-    positions = stack.embed.positions
+    positions = stack.token_embedder.positions
     if isinstance(positions, LearnedPositions):
-        counted = ", counted from the padding id" if stack.embed.padding_position is not None else ""
+        counted = ", counted from the padding id" if stack.token_embedder.padding_position is not None else ""
         found.append(
             f"learned, {positions.length:,}" + (f", offset {positions.offset}" * bool(positions.offset)) + counted
         )

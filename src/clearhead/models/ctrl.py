@@ -10,8 +10,8 @@ from clearhead.models import gpt2
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.family import Family
 from clearhead.models.gpt_neo import init
-from clearhead.models.model import StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, SinusoidalPositions, Stack
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, SinusoidalPositions, Stack, TokenEmbedder
 
 
 @dataclass(kw_only=True)
@@ -46,10 +46,10 @@ def block(config: CTRLConfig) -> Block:
     )
 
 
-def build(config: CTRLConfig, task: str) -> StackModel:
+def build(config: CTRLConfig, task: str) -> TokenModel:
     width = config.hidden_size
     stack = Stack(
-        Embed(
+        TokenEmbedder(
             nn.Embedding(config.vocab_size, width),
             SinusoidalPositions(config.max_position_embeddings, width, layout="halves"),
             segments="tokens",
@@ -60,7 +60,7 @@ def build(config: CTRLConfig, task: str) -> StackModel:
         LayerNorm(width, eps=config.layer_norm_epsilon),
         causal=True,
     )
-    return StackModel(config, stack, gpt2.head(config, task, bias=True))
+    return TokenModel(config, stack, gpt2.head(config, task, bias=True))
 
 
 def checkpoint_map(config: CTRLConfig, task: str) -> CheckpointMap:

@@ -17,7 +17,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
-    Given,
+    HeadInputs,
     LanguageHead,
     SequenceHead,
     SpanHead,
@@ -25,9 +25,9 @@ from clearhead.models.heads import (
     TokenHead,
     WordTransform,
 )
-from clearhead.models.model import StackModel
 from clearhead.models.output import Output
-from clearhead.nn import Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder
 from clearhead.nn.disentangled import DisentangledAttention, RelativeVectors
 from clearhead.nn.init import init_normal
 from clearhead.nn.linear import Linear
@@ -111,11 +111,11 @@ class DebertaConfig(DisentangledConfig):
 class SoftSequenceHead(SequenceHead):
     """A head that reads a row of numbers per text as how likely each class is, unless problem_type says otherwise."""
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        labels = given.labels
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        labels = inputs.labels
         if labels is None or labels.ndim < 2 or labels.shape[-1] == 1 or self.config.problem_type is not None:
-            return super().forward(hidden, given)
-        out = super().forward(hidden, Given(given.input_ids))
+            return super().forward(hidden, inputs)
+        out = super().forward(hidden, HeadInputs(inputs.input_ids))
         assert out.logits is not None
         out.loss = F.cross_entropy(out.logits, labels.to(out.logits.dtype))
         return out
@@ -138,14 +138,14 @@ def block(
 
 def assemble(
     config: DisentangledConfig, task: str, blocks: list[Block], distances: RelativeVectors | None
-) -> StackModel:
+) -> TokenModel:
     """Embedding, the given layers and their table of distances, and the head for the task."""
     width, narrow = config.hidden_size, config.embedding_size or config.hidden_size
     norm: nn.Module = LayerNorm(width, eps=config.layer_norm_eps)
     if narrow != width:  # widened first, then normalised
         norm = nn.Sequential(Linear(narrow, width, bias=False), norm)
     stack = Stack(
-        Embed(
+        TokenEmbedder(
             nn.Embedding(config.vocab_size, narrow, padding_idx=config.pad_token_id),
             LearnedPositions(config.max_position_embeddings, narrow) if config.position_biased_input else None,
             nn.Embedding(config.type_vocab_size, narrow) if config.type_vocab_size else None,
@@ -157,7 +157,7 @@ def assemble(
         position_bias=distances,
         blank_padding="embedding",
     )
-    return StackModel(config, stack, head(config, task))
+    return TokenModel(config, stack, head(config, task))
 
 
 def head(config: DisentangledConfig, task: str) -> nn.Module:
@@ -183,7 +183,7 @@ def head(config: DisentangledConfig, task: str) -> nn.Module:
     return FeaturesHead()
 
 
-def build(config: DebertaConfig, task: str) -> StackModel:
+def build(config: DebertaConfig, task: str) -> TokenModel:
     distances = RelativeVectors(config.distances, config.hidden_size) if config.relative_attention else None
     blocks = []
     for _ in range(config.num_hidden_layers):

@@ -9,7 +9,7 @@ from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear
 from clearhead.models.deberta import DisentangledConfig, assemble, block, init, map_of
 from clearhead.models.family import Family
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Activation, Block, LayerNorm
 from clearhead.nn.disentangled import DisentangledAttention, RelativeVectors, real_positions
 from clearhead.nn.masks import BoundMask
@@ -76,7 +76,7 @@ class ConvolvedBlock(Block):
         return tap(self, "output", y if real is None else y * real.squeeze(1))
 
 
-def build(config: DebertaV2Config, task: str) -> StackModel:
+def build(config: DebertaV2Config, task: str) -> TokenModel:
     width, eps = config.hidden_size, config.layer_norm_eps
     buckets = config.position_buckets if config.position_buckets > 0 else None
     span = buckets or config.distances

@@ -21,8 +21,8 @@ from clearhead.models.heads import (
     TokenHead,
     WordTransform,
 )
-from clearhead.models.model import StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack, sinusoidal
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder, sinusoidal
 from clearhead.nn.init import init_normal
 
 EPS = 1e-12  # of every norm; no option
@@ -82,16 +82,16 @@ def block(config: DistilBertConfig) -> Block:
     )
 
 
-def build(config: DistilBertConfig, task: str) -> StackModel:
+def build(config: DistilBertConfig, task: str) -> TokenModel:
     width = config.hidden_size
-    embed = Embed(
+    embed = TokenEmbedder(
         nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
         LearnedPositions(config.max_position_embeddings, width),
         norm=LayerNorm(width, eps=EPS),
         dropout=config.hidden_dropout_prob,
     )
     stack = Stack(embed, [block(config) for _ in range(config.num_hidden_layers)], causal=False)
-    return StackModel(config, stack, head(config, task))
+    return TokenModel(config, stack, head(config, task))
 
 
 def head(config: DistilBertConfig, task: str) -> nn.Module:

@@ -18,7 +18,7 @@ from clearhead.models.heads import (
     Summary,
     WordTransform,
 )
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Stack
 from clearhead.nn.linear import Linear
 
@@ -48,11 +48,11 @@ class ElectraConfig(bert.BertConfig):
         self._probabilities("summary_first_dropout", "summary_last_dropout")
 
 
-def build(config: ElectraConfig, task: str) -> StackModel:
+def build(config: ElectraConfig, task: str) -> TokenModel:
     narrow, width = config.embedding_size, config.hidden_size
     embed = bert.embed(config, narrow, project=Linear(narrow, width) if narrow != width else None)
     blocks = [bert.block(config) for _ in range(config.num_hidden_layers)]
-    return StackModel(config, Stack(embed, blocks, causal=config.is_decoder), head(config, task))
+    return TokenModel(config, Stack(embed, blocks, causal=config.is_decoder), head(config, task))
 
 
 def head(config: ElectraConfig, task: str) -> nn.Module:

@@ -19,8 +19,8 @@ from clearhead.models.heads import (
     Summary,
     TokenHead,
 )
-from clearhead.models.model import StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder
 from clearhead.nn.init import init_gpt2
 
 
@@ -135,11 +135,11 @@ def block(config: GPT2Config, layer: int, *, window: int | None = None, **option
     )
 
 
-def assemble(config: CausalConfig, blocks: list[Block], head: nn.Module) -> StackModel:
+def assemble(config: CausalConfig, blocks: list[Block], head: nn.Module) -> TokenModel:
     """Embedding, the given layers, final norm, and the head for the task."""
     width = config.hidden_size
     stack = Stack(
-        Embed(
+        TokenEmbedder(
             nn.Embedding(config.vocab_size, width),
             LearnedPositions(config.max_position_embeddings, width),
             segments="tokens",
@@ -149,7 +149,7 @@ def assemble(config: CausalConfig, blocks: list[Block], head: nn.Module) -> Stac
         LayerNorm(width, eps=config.layer_norm_epsilon),
         causal=True,
     )
-    return StackModel(config, stack, head)
+    return TokenModel(config, stack, head)
 
 
 def head(config: CausalConfig, task: str, *, bias: bool = False, dropout: float = 0.0) -> nn.Module:
@@ -169,8 +169,8 @@ def head(config: CausalConfig, task: str, *, bias: bool = False, dropout: float 
     return FeaturesHead()
 
 
-SUMMARY_TOKENS: dict[str, Literal["given", "final", "first", "mean"]] = {
-    "cls_index": "given",
+SUMMARY_TOKENS: dict[str, Literal["cls_index", "final", "first", "mean"]] = {
+    "cls_index": "cls_index",
     "last": "final",
     "first": "first",
     "mean": "mean",
@@ -200,7 +200,7 @@ def label_dropout(config: GPT2Config) -> float:
     return next(rate for rate in rates if rate is not None)
 
 
-def build(config: GPT2Config, task: str) -> StackModel:
+def build(config: GPT2Config, task: str) -> TokenModel:
     blocks = [block(config, n) for n in range(config.num_hidden_layers)]
     return assemble(config, blocks, head(config, task, dropout=label_dropout(config)))
 

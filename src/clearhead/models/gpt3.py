@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from clearhead.errors import ConfigError
 from clearhead.models import gpt2
 from clearhead.models.family import Family
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 
 
 @dataclass(kw_only=True)
@@ -34,7 +34,7 @@ class GPT3Config(gpt2.GPT2Config):
             raise ConfigError("GPT-3 has no cross-attention.")
 
 
-def build(config: GPT3Config, task: str) -> StackModel:
+def build(config: GPT3Config, task: str) -> TokenModel:
     blocks = [
         gpt2.block(config, n, window=config.band if n % 2 else None, head_dim=config.head_dim)
         for n in range(config.num_hidden_layers)

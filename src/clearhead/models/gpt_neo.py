@@ -10,7 +10,7 @@ from clearhead.errors import ConfigError
 from clearhead.models import gpt2
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.family import Family
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm
 from clearhead.nn.init import init_normal
 
@@ -96,7 +96,7 @@ def block(config: GPTNeoConfig, kind: str) -> Block:
     )
 
 
-def build(config: GPTNeoConfig, task: str) -> StackModel:
+def build(config: GPTNeoConfig, task: str) -> TokenModel:
     blocks = [block(config, kind) for kind in config.attention_layers or ()]
     return gpt2.assemble(config, blocks, gpt2.head(config, task, dropout=config.classifier_dropout))
 

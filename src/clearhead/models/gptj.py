@@ -11,8 +11,8 @@ from clearhead.models import gpt2
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.family import Family
 from clearhead.models.gpt_neo import init
-from clearhead.models.model import StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, Rotary, Stack
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, Rotary, Stack, TokenEmbedder
 
 
 @dataclass(kw_only=True)
@@ -70,10 +70,10 @@ def block(config: GPTJConfig) -> Block:
     )
 
 
-def build(config: GPTJConfig, task: str) -> StackModel:
+def build(config: GPTJConfig, task: str) -> TokenModel:
     width = config.hidden_size
     stack = Stack(
-        Embed(
+        TokenEmbedder(
             nn.Embedding(config.vocab_size, width),
             segments="tokens",
             dropout=config.embd_pdrop,
@@ -83,7 +83,7 @@ def build(config: GPTJConfig, task: str) -> StackModel:
         LayerNorm(width, eps=config.layer_norm_epsilon),
         causal=True,
     )
-    return StackModel(config, stack, gpt2.head(config, task, bias=True))
+    return TokenModel(config, stack, gpt2.head(config, task, bias=True))
 
 
 def checkpoint_map(config: GPTJConfig, task: str) -> CheckpointMap:

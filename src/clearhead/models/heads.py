@@ -22,7 +22,7 @@ from clearhead.nn.tracing import is_open, tap
 
 
 @dataclass
-class Given:
+class HeadInputs:
     """What the caller passed beside the text itself."""
 
     input_ids: Tensor | None = None
@@ -41,7 +41,7 @@ class Summary(nn.Module):
     """One vector for a whole text: one token's, through a matrix and an activation where the family has them.
 
     token        "first" ([CLS]); "last", the last that is not padding; "end", the last end token;
-                 "given", the one at mc_token_ids, else "final", the last position whatever is there;
+                 "cls_index", the one at mc_token_ids, else "final", the last position whatever is there;
                  "mean", the average of all positions
     activation   None: no matrix, the token's vector as it is
     matrix       False: the activation alone
@@ -51,7 +51,7 @@ class Summary(nn.Module):
     def __init__(
         self,
         config: Config,
-        token: Literal["first", "last", "end", "given", "final", "mean"] = "first",
+        token: Literal["first", "last", "end", "cls_index", "final", "mean"] = "first",
         activation: str | None = "tanh",
         dropout: float = 0.0,
         matrix: bool = True,
@@ -61,27 +61,27 @@ class Summary(nn.Module):
         self.dense = Linear(config.hidden_size, config.hidden_size) if matrix and activation is not None else None
         self.activation = None if activation is None else Activation(activation)
 
-    def forward(self, hidden: Tensor, given: Given) -> Tensor:
-        if given.mc_token_ids is not None and self.token != "given":
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Tensor:
+        if inputs.mc_token_ids is not None and self.token != "cls_index":
             raise InputError(f"This head reads the {self.token} token of a text: leave mc_token_ids out.")
         if self.token == "mean":
             picked = hidden.mean(1)
         else:
-            picked = hidden[torch.arange(len(hidden), device=hidden.device), self._index(hidden, given)]
+            picked = hidden[torch.arange(len(hidden), device=hidden.device), self._index(hidden, inputs)]
         if self.activation is None:
             return picked
         picked = F.dropout(picked, self.dropout, self.training)
         return self.activation(picked if self.dense is None else self.dense(picked))
 
-    def _index(self, hidden: Tensor, given: Given) -> Tensor:
+    def _index(self, hidden: Tensor, inputs: HeadInputs) -> Tensor:
         """(batch,): which position speaks for each text."""
         batch, time = hidden.shape[:2]
-        input_ids = given.input_ids
+        input_ids = inputs.input_ids
         first = torch.zeros(batch, dtype=torch.long, device=hidden.device)
         if self.token == "first":
             return first
-        if self.token in ("given", "final"):
-            at = given.mc_token_ids
+        if self.token in ("cls_index", "final"):
+            at = inputs.mc_token_ids
             if at is None:
                 return first + time - 1
             if at.shape != (batch,):
@@ -124,10 +124,10 @@ class FeaturesHead(nn.Module):
     def taps(self) -> tuple[str, ...]:
         return ("pooled",) if self.pooler is not None else ()
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        if given.labels is not None:
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        if inputs.labels is not None:
             raise InputError("Without a task there is nothing to learn from labels. Load the model for one (task=…).")
-        pooled = None if self.pooler is None else tap(self, "pooled", self.pooler(hidden, given))
+        pooled = None if self.pooler is None else tap(self, "pooled", self.pooler(hidden, inputs))
         return Output(last_hidden_state=hidden, pooler_output=pooled)
 
 
@@ -165,10 +165,10 @@ class LanguageHead(nn.Module):
         self.shift, self.scale, self.ready = shift, scale, ready
         self.smoothing, self.chunk = 0.0, 0
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        if self.training and self.chunk and given.labels is not None and type(self.output) is Linear and not is_open():
-            return Output(loss=self._loss_in_chunks(self.output, hidden, given.labels))
-        keep = given.logits_to_keep
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        if self.training and self.chunk and inputs.labels is not None and type(self.output) is Linear and not is_open():
+            return Output(loss=self._loss_in_chunks(self.output, hidden, inputs.labels))
+        keep = inputs.logits_to_keep
         if isinstance(keep, Tensor):
             hidden = hidden[:, keep]
         elif keep:
@@ -177,7 +177,9 @@ class LanguageHead(nn.Module):
             hidden = self.transform(hidden)
         logits = tap(self, "logits", self.output(hidden if self.scale == 1.0 else hidden * self.scale))
         smoothing = self.smoothing if self.training else 0.0
-        return Output(logits=logits, loss=language_loss(logits, given.labels, self.shift and not self.ready, smoothing))
+        return Output(
+            logits=logits, loss=language_loss(logits, inputs.labels, self.shift and not self.ready, smoothing)
+        )
 
     def _loss_in_chunks(self, output: Linear, hidden: Tensor, labels: Tensor) -> Tensor:
         check_labels(labels, output.out_features, hidden)
@@ -216,10 +218,10 @@ class NextSentenceHead(nn.Module):
         self.dropout = dropout
         self.output = Linear(width, 2)
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        pooled = tap(self, "pooled", self.pooler(hidden, given))
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        pooled = tap(self, "pooled", self.pooler(hidden, inputs))
         logits = tap(self, "logits", self.output(F.dropout(pooled, self.dropout, self.training)))
-        loss = None if given.labels is None else F.cross_entropy(logits, given.labels.view(-1))
+        loss = None if inputs.labels is None else F.cross_entropy(logits, inputs.labels.view(-1))
         return Output(logits=logits, loss=loss)
 
 
@@ -233,9 +235,9 @@ class PretrainingHead(nn.Module):
         self.words = words
         self.next_sentence = next_sentence
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        words = self.words(hidden, given)
-        follows = self.next_sentence(hidden, Given(given.input_ids, given.next_sentence_label))
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        words = self.words(hidden, inputs)
+        follows = self.next_sentence(hidden, HeadInputs(inputs.input_ids, inputs.next_sentence_label))
         loss = None if words.loss is None or follows.loss is None else words.loss + follows.loss
         return Output(loss=loss, logits=words.logits, seq_relationship_logits=follows.logits)
 
@@ -252,10 +254,10 @@ class SequenceHead(nn.Module):
         self.dropout = dropout
         self.output = Linear(config.hidden_size, config.num_labels, bias=bias)
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        summary = tap(self, "pooled", self.pooler(hidden, given))
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        summary = tap(self, "pooled", self.pooler(hidden, inputs))
         logits = tap(self, "logits", self.output(F.dropout(summary, self.dropout, self.training)))
-        return Output(logits=logits, loss=sequence_loss(logits, given.labels, self.config))
+        return Output(logits=logits, loss=sequence_loss(logits, inputs.labels, self.config))
 
 
 class TokenHead(nn.Module):
@@ -268,12 +270,12 @@ class TokenHead(nn.Module):
         self.dropout = dropout
         self.output = Linear(width, labels)
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         logits = tap(self, "logits", self.output(F.dropout(hidden, self.dropout, self.training)))
         loss = None
-        if given.labels is not None:
-            check_labels(given.labels, logits.shape[-1])
-            loss = F.cross_entropy(logits.flatten(0, 1), given.labels.reshape(-1))
+        if inputs.labels is not None:
+            check_labels(inputs.labels, logits.shape[-1])
+            loss = F.cross_entropy(logits.flatten(0, 1), inputs.labels.reshape(-1))
         return Output(logits=logits, loss=loss)
 
 
@@ -288,14 +290,14 @@ class ReplacedHead(nn.Module):
         self.activation = Activation(activation)
         self.output = Linear(width, 1)
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         logits = tap(self, "logits", self.output(self.activation(self.dense(hidden))).squeeze(-1))  # (batch, time)
         loss = None
-        if given.labels is not None:
-            counted = given.labels != -100
-            if given.attention_mask is not None and given.attention_mask.ndim == 2:
-                counted = counted & given.attention_mask.bool()
-            loss = F.binary_cross_entropy_with_logits(logits[counted], given.labels[counted].to(logits.dtype))
+        if inputs.labels is not None:
+            counted = inputs.labels != -100
+            if inputs.attention_mask is not None and inputs.attention_mask.ndim == 2:
+                counted = counted & inputs.attention_mask.bool()
+            loss = F.binary_cross_entropy_with_logits(logits[counted], inputs.labels[counted].to(logits.dtype))
         return Output(logits=logits, loss=loss)
 
 
@@ -309,12 +311,12 @@ class SpanHead(nn.Module):
         self.dropout = dropout
         self.output = Linear(width, 2)
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        if given.labels is not None:
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        if inputs.labels is not None:
             raise InputError("Question answering learns from start_positions and end_positions, not from labels.")
         hidden = F.dropout(hidden, self.dropout, self.training)
         start, end = tap(self, "logits", self.output(hidden)).unbind(-1)
-        loss = span_loss(start, end, given.start_positions, given.end_positions)
+        loss = span_loss(start, end, inputs.start_positions, inputs.end_positions)
         return Output(start_logits=start.contiguous(), end_logits=end.contiguous(), loss=loss)
 
 
@@ -344,21 +346,21 @@ class ChoiceHead(nn.Module):
         self.activation = Activation(activation) if activation else None
         self.words = words
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        assert given.choices is not None
-        pooled = tap(self, "pooled", self.pooler(hidden, given))
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        assert inputs.choices is not None
+        pooled = tap(self, "pooled", self.pooler(hidden, inputs))
         scores = self.output(F.dropout(pooled, self.dropout, self.training))
         if self.activation is not None:
             scores = self.activation(scores)
         scores = F.dropout(scores, self.last_dropout, self.training)
-        logits = tap(self, "logits", scores.view(-1, given.choices))
-        loss = None if given.labels is None else F.cross_entropy(logits, given.labels.view(-1))
+        logits = tap(self, "logits", scores.view(-1, inputs.choices))
+        loss = None if inputs.labels is None else F.cross_entropy(logits, inputs.labels.view(-1))
         if self.words is None:
             return Output(logits=logits, loss=loss)
-        words = self.words(hidden, Given(labels=given.lm_labels, logits_to_keep=given.logits_to_keep))
+        words = self.words(hidden, HeadInputs(labels=inputs.lm_labels, logits_to_keep=inputs.logits_to_keep))
         if words.loss is not None:
             loss = words.loss if loss is None else loss + words.loss
-        return Output(logits=logits, lm_logits=words.logits.unflatten(0, (-1, given.choices)), loss=loss)
+        return Output(logits=logits, lm_logits=words.logits.unflatten(0, (-1, inputs.choices)), loss=loss)
 
 
 def check_labels(labels: Tensor, size: int, hidden: Tensor | None = None) -> None:

@@ -9,8 +9,9 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.models import seq2seq
 from clearhead.models.bart import BartConfig
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
-from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.models.model import Model
 
 
 @dataclass(kw_only=True)

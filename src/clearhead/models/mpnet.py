@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from clearhead.models import bert, roberta
 from clearhead.models.checkpoint import CheckpointMap, Entry, one, renamed
 from clearhead.models.family import Family
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import RelativeBuckets, Stack
 
 
@@ -30,14 +30,14 @@ class MPNetConfig(roberta.RobertaConfig):
     relative_attention_num_buckets: int = 32
 
 
-def build(config: MPNetConfig, task: str) -> StackModel:
+def build(config: MPNetConfig, task: str) -> TokenModel:
     stack = Stack(
         bert.embed(config, padding_position=config.pad_token_id),
         [bert.block(config) for _ in range(config.num_hidden_layers)],
         causal=False,
         position_bias=RelativeBuckets(config.relative_attention_num_buckets, config.num_attention_heads),
     )
-    return StackModel(config, stack, roberta.head(config, task))
+    return TokenModel(config, stack, roberta.head(config, task))
 
 
 def _entries(config: MPNetConfig, task: str) -> Iterator[Entry]:

@@ -10,8 +10,8 @@ from clearhead.models import gpt2
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, one
 from clearhead.models.family import Family
 from clearhead.models.gpt_neo import init
-from clearhead.models.model import StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder
 
 
 @dataclass(kw_only=True)
@@ -45,10 +45,10 @@ def block(config: OpenAIGPTConfig) -> Block:
     )
 
 
-def build(config: OpenAIGPTConfig, task: str) -> StackModel:
+def build(config: OpenAIGPTConfig, task: str) -> TokenModel:
     width = config.hidden_size
     stack = Stack(
-        Embed(
+        TokenEmbedder(
             nn.Embedding(config.vocab_size, width),
             LearnedPositions(config.max_position_embeddings, width),
             segments="tokens",
@@ -57,7 +57,7 @@ def build(config: OpenAIGPTConfig, task: str) -> StackModel:
         [block(config) for _ in range(config.num_hidden_layers)],
         causal=True,
     )
-    return StackModel(config, stack, gpt2.head(config, task))
+    return TokenModel(config, stack, gpt2.head(config, task))
 
 
 def checkpoint_map(config: OpenAIGPTConfig, task: str) -> CheckpointMap:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.nn.cache import Cache
+from clearhead.nn.state import State
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Output:
     lm_logits: Tensor | None = None  # the words of every choice, where `logits` scores the choices
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
-    past_key_values: Cache | None = None
+    past_key_values: State | None = None
     mems: tuple[Tensor, ...] | None = None  # what Transformer-XL and XLNet remember, a tensor per layer
     encoder_last_hidden_state: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None

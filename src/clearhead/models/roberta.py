@@ -11,7 +11,7 @@ from clearhead.models import bert
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear
 from clearhead.models.family import Family
 from clearhead.models.heads import ChoiceHead, LanguageHead, SequenceHead, Summary, WordTransform
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Stack
 
 
@@ -35,10 +35,10 @@ class RobertaConfig(bert.BertConfig):
             )
 
 
-def build(config: RobertaConfig, task: str) -> StackModel:
+def build(config: RobertaConfig, task: str) -> TokenModel:
     blocks = [bert.block(config) for _ in range(config.num_hidden_layers)]
     embed = bert.embed(config, padding_position=config.pad_token_id)
-    return StackModel(config, Stack(embed, blocks, causal=config.is_decoder), head(config, task))
+    return TokenModel(config, Stack(embed, blocks, causal=config.is_decoder), head(config, task))
 
 
 def head(config: RobertaConfig, task: str) -> nn.Module:

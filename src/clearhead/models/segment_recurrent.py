@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.models.heads import Given
-from clearhead.models.model import StackModel, apart, choices_in
+from clearhead.models.heads import HeadInputs
 from clearhead.models.output import Output
-from clearhead.nn import Stack, Trace
-from clearhead.nn.segment_recurrence import Memory, Mems, SegmentRecurrentStack
+from clearhead.models.stack_model import TokenModel, count_choices, flatten_choices
+from clearhead.nn import Trace
+from clearhead.nn.segment_recurrence import Mems, SegmentMemory, SegmentRecurrentStack
 
 
-class SegmentRecurrentModel(StackModel):
+class SegmentRecurrentModel(TokenModel):
     """`mems` in, `mems` out: one tensor (remembered, batch, width) per layer, as published code hands them around.
 
     Its `forward` lists its own arguments, though some are every model's: they come in the published order, with `mems`
@@ -25,8 +25,8 @@ class SegmentRecurrentModel(StackModel):
 
     stack: SegmentRecurrentStack
 
-    def new_cache(self, stack: Stack, capacity: int) -> Memory:
-        return Memory()
+    def start_state(self, capacity: int) -> SegmentMemory:
+        return SegmentMemory()
 
     def uses_mems(self) -> bool:
         """Whether `mems` are returned where the caller does not say."""
@@ -47,7 +47,7 @@ class SegmentRecurrentModel(StackModel):
         end_positions: Tensor | None = None,
         use_mems: bool | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Memory | None = None,  # a memory that each call brings up to date, as generate uses it
+        past_key_values: SegmentMemory | None = None,  # a memory that each call brings up to date, as generate uses it
         logits_to_keep: int | Tensor = 0,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
@@ -61,10 +61,10 @@ class SegmentRecurrentModel(StackModel):
                 raise InputError("A memory cannot tell padding from text: continue texts of one length together.")
             mems, use_mems = past_key_values.mems, True
         _check_positions(position_ids)
-        choices = choices_in(self.head, input_ids, inputs_embeds)
+        choices = count_choices(self.head, input_ids, inputs_embeds)
         if choices is not None:
-            input_ids, inputs_embeds = apart(input_ids, inputs_embeds)
-            attention_mask, token_type_ids = apart(attention_mask, token_type_ids)
+            input_ids, inputs_embeds = flatten_choices(input_ids, inputs_embeds)
+            attention_mask, token_type_ids = flatten_choices(attention_mask, token_type_ids)
         names = ["layers.*.input|output"] * output_hidden_states + ["layers.*.attention.weights"] * output_attentions
         with Trace(self, *names, every=True) if names else nullcontext() as seen:
             hidden, new_mems = self.stack(
@@ -80,7 +80,7 @@ class SegmentRecurrentModel(StackModel):
             )
         out: Output = self.head(
             hidden,
-            Given(
+            HeadInputs(
                 input_ids,
                 labels,
                 start_positions=start_positions,

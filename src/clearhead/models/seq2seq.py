@@ -15,9 +15,20 @@ from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
 from clearhead.models.checkpoint import layers as each_layer
 from clearhead.models.config import Config
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, Summary
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, SinusoidalPositions, Stack
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import (
+    Attention,
+    Block,
+    FeedForward,
+    LayerNorm,
+    LearnedPositions,
+    SinusoidalPositions,
+    Stack,
+    TokenEmbedder,
+)
 from clearhead.nn.block import Placement
 from clearhead.nn.init import init_normal
 
@@ -119,7 +130,7 @@ class Seq2SeqConfig(Config):
         return self.tie_word_embeddings
 
 
-def embed(config: Seq2SeqConfig, tokens: nn.Embedding, *, decoder: bool) -> Embed:
+def embed(config: Seq2SeqConfig, tokens: nn.Embedding, *, decoder: bool) -> TokenEmbedder:
     width, length, padding_position = config.hidden_size, config.max_position_embeddings, None
     positions: nn.Module
     if config.positions == "learned":
@@ -132,7 +143,7 @@ def embed(config: Seq2SeqConfig, tokens: nn.Embedding, *, decoder: bool) -> Embe
         positions = SinusoidalPositions(
             length + padding_position + 1, width, "halves", closed=True, padding_idx=padding_position
         )
-    return Embed(
+    return TokenEmbedder(
         tokens,
         positions,
         norm=LayerNorm(width) if config.embedding_norm else None,
@@ -177,7 +188,7 @@ def build(config: Seq2SeqConfig, task: str, shape: type[EncoderDecoderModel] = E
     target = table(config.target_size)
     decoder = stack(config, target, decoder=True)
     if task == "causal-lm":  # the decoder alone
-        return StackModel(config, decoder, head(config, task))
+        return TokenModel(config, decoder, head(config, task))
     encoder = stack(config, target if config.one_table else table(config.vocab_size), decoder=False)
     return shape(config, encoder, decoder, head(config, task), target_is_source=config.target_is_source)
 

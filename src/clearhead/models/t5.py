@@ -9,10 +9,12 @@ from torch import nn
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.config import Config
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
 from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, Summary, TokenHead
-from clearhead.models.model import EncoderDecoderModel, Model, StackModel
-from clearhead.nn import Attention, Block, Embed, FeedForward, RelativeBuckets, RMSNorm, Stack
+from clearhead.models.model import Model
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, RelativeBuckets, RMSNorm, Stack, TokenEmbedder
 from clearhead.nn.activations import activation
 from clearhead.nn.init import init_t5
 
@@ -133,7 +135,7 @@ def build(config: T5Config, task: str, relative: PerLayer | None = None) -> Mode
 
     def stack(tokens: nn.Embedding, count: int, *, decoder: bool) -> Stack:
         return Stack(
-            Embed(tokens, dropout=config.dropout_rate),
+            TokenEmbedder(tokens, dropout=config.dropout_rate),
             [
                 block(config, decoder=decoder, relative=None if relative is None else relative(config, decoder))
                 for _ in range(count)
@@ -147,7 +149,7 @@ def build(config: T5Config, task: str, relative: PerLayer | None = None) -> Mode
     source = nn.Embedding(config.vocab_size, width)
     encoder = stack(source, config.num_hidden_layers, decoder=False)
     if task in ENCODER_ONLY:
-        return StackModel(config, encoder, head(config, task))
+        return TokenModel(config, encoder, head(config, task))
     target = nn.Embedding(config.vocab_size, width)
     source.weight = target.weight
     assert config.num_decoder_layers is not None

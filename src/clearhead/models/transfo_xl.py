@@ -11,10 +11,10 @@ from clearhead.errors import ConfigError, InputError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.config import Config
 from clearhead.models.family import Family
-from clearhead.models.heads import FeaturesHead, Given, LanguageHead, SequenceHead, Summary
+from clearhead.models.heads import FeaturesHead, HeadInputs, LanguageHead, SequenceHead, Summary
 from clearhead.models.output import Output
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
-from clearhead.nn import Embed, FeedForward, LayerNorm
+from clearhead.nn import FeedForward, LayerNorm, TokenEmbedder
 from clearhead.nn.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
 from clearhead.nn.segment_recurrence import RelativeAttention, SegmentRecurrentBlock, SegmentRecurrentStack
 
@@ -106,12 +106,12 @@ class AdaptiveHead(LanguageHead):
         output = AdaptiveSoftmax(*_vocabulary(config))
         super().__init__(config.hidden_size, config.vocab_size, bias=True, shift=True, output=output)
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        if given.labels is None:
-            return super().forward(hidden, given)
-        if given.labels.shape != hidden.shape[:2]:
-            raise InputError(f"labels must have the shape {tuple(hidden.shape[:2])}, not {tuple(given.labels.shape)}.")
-        return Output(loss=self.output.loss(hidden[:, :-1].flatten(0, 1), given.labels[:, 1:].flatten()))
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        if inputs.labels is None:
+            return super().forward(hidden, inputs)
+        if inputs.labels.shape != hidden.shape[:2]:
+            raise InputError(f"labels must have the shape {tuple(hidden.shape[:2])}, not {tuple(inputs.labels.shape)}.")
+        return Output(loss=self.output.loss(hidden[:, :-1].flatten(0, 1), inputs.labels[:, 1:].flatten()))
 
 
 class TransfoXL(SegmentRecurrentModel):
@@ -153,7 +153,7 @@ def build(config: TransfoXLConfig, task: str) -> TransfoXL:
         )
 
     stack = SegmentRecurrentStack(
-        Embed(AdaptiveEmbedding(*_vocabulary(config)), dropout=config.dropout),  # type: ignore[arg-type]
+        TokenEmbedder(AdaptiveEmbedding(*_vocabulary(config)), dropout=config.dropout),  # type: ignore[arg-type]
         [block() for _ in range(config.num_hidden_layers)],
         causal=True,
         mem_len=config.mem_len,

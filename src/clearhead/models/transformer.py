@@ -11,18 +11,18 @@ from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
 from clearhead.models.checkpoint import layers as each_layer
 from clearhead.models.config import Config
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
 from clearhead.models.heads import LanguageHead
-from clearhead.models.model import EncoderDecoderModel
 from clearhead.nn import (
     Attention,
     Block,
-    Embed,
     FeedForward,
     LayerNorm,
     LearnedPositions,
     SinusoidalPositions,
     Stack,
+    TokenEmbedder,
 )
 from clearhead.nn.init import init_xavier
 
@@ -124,7 +124,7 @@ def build(config: TransformerConfig, task: str) -> EncoderDecoderModel:
         )
         scale = math.sqrt(width) if config.scale_embedding else 1.0
         return Stack(
-            Embed(tokens, positions, dropout=config.dropout, scale=scale),
+            TokenEmbedder(tokens, positions, dropout=config.dropout, scale=scale),
             [block(config, cross=decoder) for _ in range(layers)],
             LayerNorm(width, eps=eps, bias=config.bias) if config.final_norm else None,
             causal=decoder,

@@ -18,16 +18,16 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
-    Given,
+    HeadInputs,
     LanguageHead,
     SpanHead,
     Summary,
     TokenHead,
     sequence_loss,
 )
-from clearhead.models.model import StackModel
 from clearhead.models.output import Output
-from clearhead.nn import Attention, Block, Embed, FeedForward, LayerNorm, LearnedPositions, Stack, sinusoidal
+from clearhead.models.stack_model import TokenModel
+from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder, sinusoidal
 from clearhead.nn.init import init_normal
 from clearhead.nn.linear import Linear
 from clearhead.nn.tracing import tap
@@ -96,10 +96,10 @@ class XLMConfig(Config):
         return self.use_lang_emb and self.n_langs > 1
 
 
-class XLM(StackModel):
+class XLM(TokenModel):
     """`lengths` is another way to say how much of each text is real; without it or a mask, padding is counted off."""
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -136,8 +136,8 @@ class LabelSummary(Summary):
         self.dense = Linear(config.hidden_size, config.num_labels)
         self.last_dropout = config.summary_last_dropout
 
-    def forward(self, hidden: Tensor, given: Given) -> Tensor:
-        return F.dropout(super().forward(hidden, given), self.last_dropout, self.training)
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Tensor:
+        return F.dropout(super().forward(hidden, inputs), self.last_dropout, self.training)
 
 
 class LabelHead(nn.Module):
@@ -150,9 +150,9 @@ class LabelHead(nn.Module):
         self.config = config
         self.pooler = LabelSummary(config)
 
-    def forward(self, hidden: Tensor, given: Given) -> Output:
-        logits = tap(self, "logits", self.pooler(hidden, given))
-        return Output(logits=logits, loss=sequence_loss(logits, given.labels, self.config))
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        logits = tap(self, "logits", self.pooler(hidden, inputs))
+        return Output(logits=logits, loss=sequence_loss(logits, inputs.labels, self.config))
 
 
 def block(config: XLMConfig) -> Block:
@@ -170,7 +170,7 @@ def block(config: XLMConfig) -> Block:
 def build(config: XLMConfig, task: str) -> XLM:
     width = config.hidden_size
     stack = Stack(
-        Embed(
+        TokenEmbedder(
             nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id),
             LearnedPositions(config.max_position_embeddings, width),
             segments="tokens",

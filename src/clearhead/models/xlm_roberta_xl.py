@@ -7,7 +7,7 @@ from typing import ClassVar
 from clearhead.models import bert, roberta
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, renamed
 from clearhead.models.family import Family
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn import LayerNorm, Stack
 
 
@@ -25,14 +25,14 @@ class XLMRobertaXLConfig(roberta.RobertaConfig):
     layer_norm_eps: float = 1e-5
 
 
-def build(config: XLMRobertaXLConfig, task: str) -> StackModel:
+def build(config: XLMRobertaXLConfig, task: str) -> TokenModel:
     stack = Stack(
         bert.embed(config, norm=False, padding_position=config.pad_token_id),
         [bert.block(config, placement="pre") for _ in range(config.num_hidden_layers)],
         LayerNorm(config.hidden_size, eps=config.layer_norm_eps),
         causal=config.is_decoder,
     )
-    return StackModel(config, stack, roberta.head(config, task))
+    return TokenModel(config, stack, roberta.head(config, task))
 
 
 def checkpoint_map(config: XLMRobertaXLConfig, task: str) -> CheckpointMap:

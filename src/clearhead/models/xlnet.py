@@ -21,7 +21,7 @@ from clearhead.models.heads import (
     TokenHead,
 )
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
-from clearhead.nn import Embed, FeedForward, LayerNorm
+from clearhead.nn import FeedForward, LayerNorm, TokenEmbedder
 from clearhead.nn.init import init_normal
 from clearhead.nn.segment_recurrence import RelativeAttention, SegmentRecurrentBlock, SegmentRecurrentStack
 
@@ -109,7 +109,7 @@ def build(config: XLNetConfig, task: str) -> XLNet:
         )
 
     stack = SegmentRecurrentStack(
-        Embed(nn.Embedding(config.vocab_size, width), dropout=config.dropout),
+        TokenEmbedder(nn.Embedding(config.vocab_size, width), dropout=config.dropout),
         [block() for _ in range(config.num_hidden_layers)],
         causal=causal,
         mem_len=config.mem_len or None,

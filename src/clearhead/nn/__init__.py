@@ -6,9 +6,9 @@ The second half of the names are drop-ins for the classes of the same name in `t
 from clearhead.nn.activations import ACTIVATIONS, Activation
 from clearhead.nn.attention import Attention, attend
 from clearhead.nn.block import Block
-from clearhead.nn.cache import Cache, LayerCache
-from clearhead.nn.embedding import Embed
+from clearhead.nn.embedding import TokenEmbedder
 from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.kv_cache import KVCache, LayerKVCache
 from clearhead.nn.masks import BoundMask, Mask
 from clearhead.nn.norms import LayerNorm, RMSNorm
 from clearhead.nn.positions import (
@@ -36,10 +36,9 @@ __all__ = [
     "Attention",
     "Block",
     "BoundMask",
-    "Cache",
-    "Embed",
     "FeedForward",
-    "LayerCache",
+    "KVCache",
+    "LayerKVCache",
     "LayerNorm",
     "LearnedPositions",
     "Mask",
@@ -50,6 +49,7 @@ __all__ = [
     "Rotary",
     "SinusoidalPositions",
     "Stack",
+    "TokenEmbedder",
     "Trace",
     "Transformer",
     "TransformerDecoder",

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, InputError
-from clearhead.nn.cache import LayerCache
+from clearhead.nn.kv_cache import LayerKVCache
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.positions import Rotary
@@ -172,7 +172,7 @@ class Attention(nn.Module):
         x: Tensor,  # (batch, Q, width)
         mask: BoundMask,
         memory: Tensor | None = None,  # (batch, K, memory_width), for cross-attention
-        cache: LayerCache | None = None,
+        cache: LayerKVCache | None = None,
         position_ids: Tensor | None = None,  # (batch or 1, Q), for rotary positions
         bias: Tensor | None = None,
     ) -> Tensor:

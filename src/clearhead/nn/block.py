@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.nn.attention import Attention
-from clearhead.nn.cache import LayerCache
 from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.cpu_decode import decode_step
 from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.kv_cache import LayerKVCache
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.tracing import tap
 
@@ -69,7 +69,7 @@ class Block(nn.Module):
         *,
         memory: Tensor | None = None,
         memory_mask: BoundMask | None = None,
-        cache: LayerCache | None = None,
+        cache: LayerKVCache | None = None,
         position_ids: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:

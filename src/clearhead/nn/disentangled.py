@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.nn.attention import Attention, attend
-from clearhead.nn.cache import LayerCache
+from clearhead.nn.kv_cache import LayerKVCache
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.positions import skew
@@ -134,7 +134,7 @@ class DisentangledAttention(Attention):
         x: Tensor,  # (batch, Q, width)
         mask: BoundMask,
         memory: Tensor | None = None,
-        cache: LayerCache | None = None,
+        cache: LayerKVCache | None = None,
         position_ids: Tensor | None = None,
         bias: Tensor | None = None,  # the table of distances, as RelativeVectors gives it
     ) -> Tensor:

@@ -1,4 +1,4 @@
-"""From ids to vectors: token + position + segment, normalised and dropped out as the family does it."""
+"""Embedders: from what a stack reads to vectors. For tokens: token + position + segment, normalised and dropped out."""
 
 from typing import Literal
 
@@ -11,7 +11,25 @@ from clearhead.nn.masks import can_look
 from clearhead.nn.tracing import tap
 
 
-class Embed(nn.Module):
+class Embedder(nn.Module):
+    """Turns what a codec gives (ids, patches, events) into vectors (batch, time, width), and announces `output`."""
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        return ("output",)
+
+    @property
+    def max_length(self) -> int | None:
+        """How many positions fit (None: no limit)."""
+        return None
+
+    @property
+    def first_position(self) -> int:
+        """The position of the first one."""
+        return 0
+
+
+class TokenEmbedder(Embedder):
     """token (· scale) + position + segment → norm → dropout → project. Parts that a family lacks are None.
 
     segments="tokens"   looks segments up in the token table (and scales them alike), as GPT, GPT-2 and CTRL do
@@ -68,12 +86,10 @@ class Embed(nn.Module):
 
     @property
     def first_position(self) -> int:
-        """The position of a text's first token."""
         return 0 if self.padding_position is None else self.padding_position + 1
 
     @property
-    def room(self) -> int | None:
-        """How many tokens fit (None: no limit)."""
+    def max_length(self) -> int | None:
         return None if self.max_positions is None else self.max_positions - self.first_position
 
     def default_positions(self, input_ids: Tensor | None, past: int, time: int, device: torch.device) -> Tensor:

@@ -16,41 +16,46 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, InputError
 from clearhead.nn.attention import ATTENTION_TAPS, attend
 from clearhead.nn.block import Block
-from clearhead.nn.cache import Cache
-from clearhead.nn.embedding import Embed
+from clearhead.nn.embedding import TokenEmbedder
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.positions import skew
 from clearhead.nn.stack import Stack, narrowed, shape_of
+from clearhead.nn.state import State
 from clearhead.nn.tracing import tap
 
 Mems = Sequence[Tensor]  # one (remembered, batch, width) per layer, the layout that published code hands around
 
 
-class Memory(Cache):
-    """What generation carries from one step to the next where a model keeps states rather than keys and values."""
+class SegmentMemory(State):
+    """The hidden states of earlier text, which later segments look at in place of keys and values."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
-        self.mems: Mems | None = None
+    can_crop = False  # what was remembered has moved on
+
+    def __init__(self, mems: Mems | None = None) -> None:
+        self.mems = mems
 
     @property
     def length(self) -> int:
         return 0 if self.mems is None else self.mems[0].shape[0]
 
-    def copies(self, count: int) -> None:
+    def repeat(self, count: int) -> None:
         if self.mems is not None:
             self.mems = tuple(mem.repeat_interleave(count, 1) for mem in self.mems)
 
-    def select(self, rows: Tensor, since: int = 0) -> None:
+    def reorder(self, rows: Tensor, since: int = 0) -> None:
         if self.mems is not None:
             self.mems = tuple(mem[:, rows] for mem in self.mems)
+
+    def copy(self) -> SegmentMemory:
+        return SegmentMemory(self.mems)  # its tensors are replaced, never written to
 
     def crop(self, length: int) -> None:
         raise InputError("A memory of states cannot be cut back: what was remembered has moved on.")
 
-    def bytes(self) -> int:
+    @property
+    def nbytes(self) -> int:
         return sum(mem.numel() * mem.element_size() for mem in self.mems or ())
 
 
@@ -217,7 +222,7 @@ class SegmentRecurrentStack(Stack):
 
     def __init__(
         self,
-        embed: Embed,
+        embed: TokenEmbedder,
         layers: Iterable[SegmentRecurrentBlock],
         *,
         causal: bool,

@@ -1,4 +1,7 @@
-"""A stack: embedding, layers, final norm. An encoder, a decoder, or the whole body of BERT or GPT-2."""
+"""A stack: an embedder, layers, a final norm. An encoder, a decoder, or the whole body of BERT or GPT-2.
+
+`forward` embeds what it is given; `run` is the rest, vectors in, vectors out, and knows no tokens.
+"""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -10,16 +13,16 @@ from torch.utils.checkpoint import checkpoint
 
 from clearhead.errors import InputError
 from clearhead.nn.block import Block
-from clearhead.nn.cache import Cache, StaticCache
-from clearhead.nn.embedding import Embed
+from clearhead.nn.embedding import Embedder, TokenEmbedder
 from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.cpu_decode import decode_step
+from clearhead.nn.kv_cache import KVCache, StaticKVCache
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.tracing import is_open, tap
 
 
 class Stack(nn.Module):
-    """Runs ids (or vectors) through the layers.
+    """Embeds its input and runs the vectors through the layers.
 
     causal          each position sees itself and what came before
     position_bias   computed once per call, handed to the attention of every layer as `bias`: added to the scores (T5)
@@ -30,14 +33,14 @@ class Stack(nn.Module):
                     embedding and all "layers" (XLM)
 
     Set by who trains:
-    recompute       of each layer only the input is kept, and backward computes it once more: less memory
+    recompute       gradient checkpointing: of each layer only the input is kept, and backward computes it once more
     """
 
     recompute = False
 
     def __init__(
         self,
-        embed: Embed,
+        embed: Embedder,
         layers: Iterable[Block],
         final_norm: nn.Module | None = None,
         *,
@@ -62,6 +65,13 @@ class Stack(nn.Module):
         return list(self.layers)  # type: ignore[arg-type]
 
     @property
+    def token_embedder(self) -> TokenEmbedder:
+        """The embedder of a stack that reads tokens."""
+        if not isinstance(self.embed, TokenEmbedder):
+            raise InputError(f"This stack reads no tokens: its embedder is a {type(self.embed).__name__}.")
+        return self.embed
+
+    @property
     def taps(self) -> tuple[str, ...]:
         return ("final.norm",) if self.final_norm is not None else ()
 
@@ -75,15 +85,14 @@ class Stack(nn.Module):
         inputs_embeds: Tensor | None = None,  # (batch, time, width)
         memory: Tensor | None = None,  # an encoder's output, (batch, source, width)
         memory_mask: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: KVCache | None = None,
         langs: Tensor | None = None,  # (batch, time), where the embedding knows languages
     ) -> Tensor:
+        """Token ids, or their vectors, through the embedder and the layers."""
         batch, time, device = shape_of(input_ids, inputs_embeds)
-        if cache is not None and len(cache.layers) != len(self.layers):
-            raise InputError(f"The cache has {len(cache.layers)} layers; this model has {len(self.layers)}.")
         past = cache.length if cache is not None else 0
         if position_ids is None:
-            position_ids = self.embed.default_positions(input_ids, past, time, device)
+            position_ids = self.token_embedder.default_positions(input_ids, past, time, device)
         elif not isinstance(position_ids, Tensor):
             raise InputError(f"position_ids must be a tensor, not {type(position_ids).__name__}.")
         elif position_ids.shape[-1] != time or position_ids.ndim != 2 or position_ids.shape[0] not in (1, batch):
@@ -98,15 +107,38 @@ class Stack(nn.Module):
             )
         if langs is not None and langs.shape not in ((batch, time), (1, time)):
             raise InputError(f"langs must have the shape ({batch}, {time}), not {tuple(langs.shape)}.")
-        x = narrowed(self.embed(input_ids, position_ids, token_type_ids, inputs_embeds, langs))
+        return self.run(
+            self.embed(input_ids, position_ids, token_type_ids, inputs_embeds, langs),
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            memory=memory,
+            memory_mask=memory_mask,
+            cache=cache,
+        )
 
-        given = from_attention_mask(attention_mask, batch, time, past + time, self.blocks[0].attention.heads)
+    def run(
+        self,
+        x: Tensor,  # (batch, time, width)
+        *,
+        attention_mask: Tensor | None = None,  # over cached and new positions
+        position_ids: Tensor | None = None,  # for positions that act inside attention
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """Vectors through the layers and the final norm."""
+        x = narrowed(x)
+        batch, time, device = x.shape[0], x.shape[1], x.device
+        if cache is not None and len(cache.layers) != len(self.layers):
+            raise InputError(f"The cache has {len(cache.layers)} layers; this model has {len(self.layers)}.")
+        past = cache.length if cache is not None else 0
+        visible = from_attention_mask(attention_mask, batch, time, past + time, self.blocks[0].attention.heads)
         # A 4-D mask says everything itself, as transformers users expect; any other only hides more.
         complete = attention_mask is not None and attention_mask.ndim == 4
-        allowed = given if complete else Mask(causal=self.causal) & given
+        allowed = visible if complete else Mask(causal=self.causal) & visible
         # A layer with a window may hold fewer positions than there were; layers of one window hold the same.
         held = {layer.window: cache.layers[n].held if cache is not None else 0 for n, layer in enumerate(self.blocks)}
-        alive = isinstance(cache, StaticCache) and time == 1  # a new position sees itself
+        alive = isinstance(cache, StaticKVCache) and time == 1  # a new position sees itself
         bound = {}
         for window, before in held.items():
             keys = before + time
@@ -152,14 +184,15 @@ class Stack(nn.Module):
             x = tap(self, "final.norm", self.final_norm(x))
         return F.dropout(x, self.final_dropout, self.training)
 
-    def through(self, layer: nn.Module, *given: Any, **more: Any) -> Any:
+    def through(self, layer: nn.Module, *args: Any, **options: Any) -> Any:
         """What a layer makes of its input."""
-        if self.recompute and self.training and torch.is_grad_enabled() and more.get("cache") is None and not is_open():
-            return checkpoint(layer, *given, use_reentrant=False, **more)  # dropout draws the same again
-        return layer(*given, **more)
+        plain = options.get("cache") is None and not is_open()
+        if self.recompute and self.training and torch.is_grad_enabled() and plain:
+            return checkpoint(layer, *args, use_reentrant=False, **options)  # dropout draws the same again
+        return layer(*args, **options)
 
     def _step(
-        self, kernels: cpu_kernels.Kernels, x: Tensor, bound: dict[int | None, BoundMask], cache: Cache
+        self, kernels: cpu_kernels.Kernels, x: Tensor, bound: dict[int | None, BoundMask], cache: KVCache
     ) -> Tensor | None:
         """All layers in one call, for one new position and where nobody looks inside; None: run them one by one."""
         blocks = self.blocks
@@ -181,12 +214,12 @@ def narrowed(x: Tensor) -> Tensor:
 def shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:
     if (input_ids is None) == (inputs_embeds is None):
         raise InputError("Give the model either input_ids or inputs_embeds, and not both.")
-    given, name, ndim = (input_ids, "input_ids", 2) if input_ids is not None else (inputs_embeds, "inputs_embeds", 3)
-    if not isinstance(given, Tensor):
-        raise InputError(f"{name} must be a tensor, not {type(given).__name__}; torch.tensor([...]) makes one.")
-    if given.ndim != ndim:
+    inputs, name, ndim = (input_ids, "input_ids", 2) if input_ids is not None else (inputs_embeds, "inputs_embeds", 3)
+    if not isinstance(inputs, Tensor):
+        raise InputError(f"{name} must be a tensor, not {type(inputs).__name__}; torch.tensor([...]) makes one.")
+    if inputs.ndim != ndim:
         form = "(batch, time)" if ndim == 2 else "(batch, time, width)"
-        raise InputError(f"{name} must have the shape {form}, not {tuple(given.shape)}.")
-    if given.shape[1] == 0:
+        raise InputError(f"{name} must have the shape {form}, not {tuple(inputs.shape)}.")
+    if inputs.shape[1] == 0:
         raise InputError("The input is empty: there is no token to run. Give at least one.")
-    return given.shape[0], given.shape[1], given.device
+    return inputs.shape[0], inputs.shape[1], inputs.device

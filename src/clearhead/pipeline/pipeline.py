@@ -16,8 +16,9 @@ from clearhead import hub, zoo
 from clearhead.errors import InputError, TokenizerError, TokenizerNotBuilt
 from clearhead.generate import Grammar, Options, PromptCache
 from clearhead.models import Model
-from clearhead.models.model import EncoderDecoderModel, StackModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
+from clearhead.models.stack_model import TokenModel
 from clearhead.pipeline.writing import Writing, Written
 from clearhead.text import Tokenizer, load_tokenizer
 
@@ -234,7 +235,7 @@ class Pipeline:
         normalize   to unit length or not, whatever the folder says
         prompt      put before each text: the name of one of the folder's prompts, or the words themselves
         """
-        if not isinstance(self.model, StackModel):
+        if not isinstance(self.model, TokenModel):
             raise InputError("An encoder–decoder has no single stack to embed with. Load an encoder.")
         rows = [_checked(text) for text in ([texts] if isinstance(texts, str) else texts)]
         if not rows:
@@ -247,10 +248,8 @@ class Pipeline:
         rows = [known.prompts.get(prompt, prompt) + row if prompt else row for row in rows]
         if known.do_lower_case:
             rows = [row.lower() for row in rows]
-        embed = self.model.stack.embed
-        taken = 0 if embed.padding_position is None else embed.padding_position + 1
-        positions = None if embed.max_positions is None else embed.max_positions - taken
-        limit = min(v for v in (known.max_seq_length, self.tokenizer.model_max_length, positions) if v)
+        embed = self.model.stack.token_embedder
+        limit = min(v for v in (known.max_seq_length, self.tokenizer.model_max_length, embed.max_length) if v)
         padded = self.tokenizer.pad_token is not None
         if not padded:
             batch_size = 1  # without a padding token, one text at a time

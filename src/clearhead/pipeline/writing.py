@@ -15,7 +15,8 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.generate import Generation, Options, PromptCache, Run, cut_after
-from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
 from clearhead.text import TextStream, Tokenizer
 
 

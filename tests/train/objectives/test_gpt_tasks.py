@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from clearhead.errors import InputError
-from clearhead.models.heads import Given
+from clearhead.models.heads import HeadInputs
 from clearhead.train.objectives.base import IGNORED
 from clearhead.train.objectives.gpt_tasks import (
     DELIMITER,
@@ -186,7 +186,7 @@ def test_the_output_matrix_is_the_embedding():
     assert module.words.output.weight is table
     assert len(list(module.parameters())) == len(list(model.parameters()))
     hidden = torch.randn(1, 3, 16)
-    assert module.words(hidden, Given()).logits.shape[-1] == len(objective.tokenizer)
+    assert module.words(hidden, HeadInputs()).logits.shape[-1] == len(objective.tokenizer)
 
 
 def test_wrong_models_and_records():

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 from clearhead.nn.activations import Activation
 from clearhead.nn.attention import Attention
-from clearhead.nn.cache import LayerCache
 from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.cpu_layer import Layer, describe
 from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.kv_cache import LayerKVCache
 from clearhead.nn.linear import FEW, is_plain
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.torch_internals import has_global_forward_hooks
@@ -48,7 +48,7 @@ def decode_step(
     blocks: Sequence[nn.Module],  # `Block`s and no subclass
     x: Tensor,
     masks: Iterable[BoundMask],
-    caches: Sequence[LayerCache],
+    caches: Sequence[LayerKVCache],
 ) -> Tensor | None:
     """What the layers make of x (rows, 1, width), whose keys and values join the caches.
 
@@ -165,9 +165,9 @@ def _sees_everything(mask: BoundMask) -> bool:
     )
 
 
-def _room(cache: LayerCache, rows: int, kv_heads: int, head_dim: int) -> tuple[int, int, int, int] | None:
+def _room(cache: LayerKVCache, rows: int, kv_heads: int, head_dim: int) -> tuple[int, int, int, int] | None:
     """(keys, values, room, held), where one more position can simply be written; growing and sliding is the cache's."""
-    if type(cache) is not LayerCache:
+    if type(cache) is not LayerKVCache:
         return None
     keys, values, held = cache._keys, cache._values, cache.length - cache.dropped
     if keys is None or values is None or (cache._limit is not None and held >= cache._limit):

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from clearhead.nn.activations import Activation, gelu_new
 from clearhead.nn.attention import Attention
 from clearhead.nn.block import Block
-from clearhead.nn.cache import StaticCache
 from clearhead.nn.fast import gpu_gemv
 from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.kv_cache import StaticKVCache
 from clearhead.nn.linear import PLAIN, Linear
 from clearhead.nn.stack import Stack
 
@@ -92,7 +92,7 @@ def decode_step(
     stack: Stack,
     output: Linear,
     x: Tensor,  # (1, 1, width), from the embedding; changed in place
-    cache: StaticCache,
+    cache: StaticKVCache,
     visible: Tensor,  # (span,) bool: which positions may be seen
     position: Tensor,  # (1,): where the new one is kept
     scores: Tensor,  # (1, vocab): where the answer goes

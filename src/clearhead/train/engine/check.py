@@ -91,7 +91,7 @@ def _shape(recipe: Recipe, kind: type[Objective], start: Path | None, words: int
     model = family.make(config, asked.task or kind.task, "meta")
     if asked.student_of:
         model = student_of(model, asked.layers)
-    rooms = [stack.embed.room for stack in model.modules() if isinstance(stack, Stack)]
+    rooms = [stack.embed.max_length for stack in model.modules() if isinstance(stack, Stack)]
     room = min((room for room in rooms if room is not None), default=None)
     if room is not None and recipe.batch.length > room:
         raise ConfigError(

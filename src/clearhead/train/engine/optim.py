@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, InputError, did_you_mean
-from clearhead.nn.embedding import Embed
+from clearhead.nn.embedding import TokenEmbedder
 from clearhead.train.engine.muon import Muon, hidden_matrices, sharded_like
 
 OPTIMIZERS = ("adamw", "muon")
@@ -198,7 +198,7 @@ def parameter_names(model: nn.Module) -> dict[str, nn.Parameter]:
 
 def decayed(model: nn.Module) -> set[nn.Parameter]:
     """The parameters that weight decay pulls on (see the top of this file)."""
-    embeds = [module for module in model.modules() if isinstance(module, Embed)]
+    embeds = [module for module in model.modules() if isinstance(module, TokenEmbedder)]
     words = {table for embed in embeds for table in embed.tokens.modules() if isinstance(table, nn.Embedding)}
     found = set()
     for module in model.modules():

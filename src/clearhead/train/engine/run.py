@@ -27,7 +27,7 @@ from clearhead import hub, pipeline
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError, InputError, did_you_mean
 from clearhead.generate.session import writing_stack
 from clearhead.models import Model
-from clearhead.models.model import EncoderDecoderModel
+from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.fast import cpu_kernels
 from clearhead.text import Tokenizer, load_tokenizer, train_tokenizer
 from clearhead.text.files import write_whole
@@ -351,7 +351,7 @@ class _Run:
 
     def _room_to_write(self) -> int:
         """How many tokens of a sample there is room for."""
-        model, room = self.model, writing_stack(self.model).embed.room
+        model, room = self.model, writing_stack(self.model).embed.max_length
         asked = self.recipe.evaluation.sample
         read = 1 if isinstance(model, EncoderDecoderModel) else self._pipeline(model).encode_prompts(asked)[1].shape[1]
         return SAMPLED if room is None else min(SAMPLED, room - read)

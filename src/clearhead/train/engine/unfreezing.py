@@ -10,7 +10,8 @@ from __future__ import annotations
 from torch import nn
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.models.model import EncoderDecoderModel, Model
+from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.model import Model
 from clearhead.nn.stack import Stack
 from clearhead.train.engine.optim import parameter_names
 

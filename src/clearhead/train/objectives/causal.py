@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model
-from clearhead.models.model import StackModel
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.text.readable import is_byte_level
 from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
@@ -70,7 +70,7 @@ class CausalLM(RunningText):
 
     def trained(self, model: Model) -> nn.Module:
         head = model.language_head
-        if not isinstance(model, StackModel) or head is None or not head.shift or head.ready:
+        if not isinstance(model, TokenModel) or head is None or not head.shift or head.ready:
             raise InputError(
                 f"The {model.family.title} model does not shift its labels by itself, so it cannot learn causal-lm. "
                 "Choose a family that writes on from a text, such as gpt2."

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model, family
-from clearhead.models.heads import Given, language_loss
-from clearhead.models.model import StackModel
+from clearhead.models.heads import HeadInputs, language_loss
 from clearhead.models.output import Output
+from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import Batch, Example, check_weights, term_sums
 from clearhead.train.objectives.classification import Classification, Problem
@@ -46,13 +46,13 @@ def cosine_loss(student: Tensor, teacher: Tensor) -> Tensor:
 class WithStates(nn.Module):
     """A model that gives its last hidden states beside its answer."""
 
-    def __init__(self, model: StackModel) -> None:
+    def __init__(self, model: TokenModel) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
         hidden = self.model.stack(input_ids, attention_mask=attention_mask)
-        out: Output = self.model.head(hidden, Given(input_ids=input_ids))
+        out: Output = self.model.head(hidden, HeadInputs(input_ids=input_ids))
         out.last_hidden_state = hidden
         return out
 
@@ -60,7 +60,7 @@ class WithStates(nn.Module):
 class Taught:
     """Has a teacher, which never learns. A copy for another process, where texts are encoded, does without it."""
 
-    teacher: StackModel
+    teacher: TokenModel
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "teacher": None}
@@ -108,7 +108,7 @@ class Distillation(Taught, MaskedLM):
 
     def trained(self, model: Model) -> nn.Module:
         teacher = self.teacher
-        if not isinstance(model, StackModel) or model.language_head is None:
+        if not isinstance(model, TokenModel) or model.language_head is None:
             raise InputError(f"A student needs a head for masked words (task={self.task}), not {model.task}.")
         for field, what in (("vocab_size", "words"), ("hidden_size", "numbers per hidden state")):
             ours, theirs = getattr(model.config, field), getattr(teacher.config, field)
@@ -129,7 +129,7 @@ class Distillation(Taught, MaskedLM):
         teacher = self.teacher.to(ids.device)
         with torch.no_grad():
             hidden = teacher.stack(ids, attention_mask=mask)
-            scores = _words_of(teacher)(hidden, Given()).logits if self.weights["soft"] else None
+            scores = _words_of(teacher)(hidden, HeadInputs()).logits if self.weights["soft"] else None
 
         def real(states: Tensor) -> Tensor:  # (batch, time, …) -> (real positions, …)
             return states.flatten(0, 1) if mask is None else states[mask.bool()]
@@ -219,7 +219,7 @@ def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Mod
 
     BERT's student is a DistilBERT (no segments, no pooler); other families stay what they are.
     """
-    if not isinstance(teacher, StackModel):
+    if not isinstance(teacher, TokenModel):
         raise InputError("A student is made of a model with one stack, not of an encoder–decoder.")
     depth = teacher.config.num_hidden_layers
     layers = (depth + 1) // 2 if layers is None else layers
@@ -259,13 +259,13 @@ def _words_of(teacher: Model) -> nn.Module:
     return head
 
 
-def _teacher(teacher: Model | str, task: str) -> StackModel:
+def _teacher(teacher: Model | str, task: str) -> TokenModel:
     """Loaded where it is named; it only reads, and never learns."""
     if isinstance(teacher, str):
         from clearhead.pipeline import load  # only to load: a teacher that is given needs no files
 
         teacher = load(teacher, task=task).model
-    if not isinstance(teacher, StackModel):
+    if not isinstance(teacher, TokenModel):
         raise InputError("The teacher must be a model with one stack, not an encoder–decoder.")
     if task == "masked-lm":
         _words_of(teacher)

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model, Output
-from clearhead.models.heads import ChoiceHead, Given, LanguageHead, language_loss, sequence_loss
-from clearhead.models.model import StackModel
+from clearhead.models.heads import ChoiceHead, HeadInputs, LanguageHead, language_loss, sequence_loss
+from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import (
     IGNORED,
@@ -69,7 +69,7 @@ class Transformed:
 class WithWords(nn.Module):
     """A classifier that predicts the words it reads as well, with its embedding as the output matrix."""
 
-    def __init__(self, model: StackModel) -> None:
+    def __init__(self, model: TokenModel) -> None:
         super().__init__()
         self.model = model
         config = model.config
@@ -79,9 +79,9 @@ class WithWords(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor, lm_labels: Tensor | None = None) -> Output:
         """logits: of the task; loss: of the words, where labels for them are given."""
         hidden = self.model.stack(input_ids, attention_mask=attention_mask)
-        out: Output = self.model.head(hidden, Given(input_ids=input_ids))
+        out: Output = self.model.head(hidden, HeadInputs(input_ids=input_ids))
         if lm_labels is not None:
-            out.loss = self.words(hidden, Given(labels=lm_labels)).loss
+            out.loss = self.words(hidden, HeadInputs(labels=lm_labels)).loss
         return out
 
 
@@ -126,7 +126,7 @@ class GPTClassification(Classification):
         return batch
 
     def trained(self, model: Model) -> nn.Module:
-        if not isinstance(model, StackModel) or not model.stack.causal:
+        if not isinstance(model, TokenModel) or not model.stack.causal:
             raise InputError(
                 f"{model.family.title} does not read from left to right: use the objective classification."
             )

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Config, Model
-from clearhead.models.heads import Given, ReplacedHead
-from clearhead.models.model import StackModel
+from clearhead.models.heads import HeadInputs, ReplacedHead
+from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import IGNORED, Batch, Example, check_weights, term_sums
 from clearhead.train.objectives.masked import MaskedLM, words_batch
@@ -102,7 +102,7 @@ class ReplacedTokens(MaskedLM):
 class GeneratorAndDiscriminator(nn.Module):
     """Both models, as one that is trained."""
 
-    def __init__(self, discriminator: Model, generator: StackModel) -> None:
+    def __init__(self, discriminator: Model, generator: TokenModel) -> None:
         super().__init__()
         self.discriminator = discriminator
         self.generator = generator
@@ -118,7 +118,7 @@ class GeneratorAndDiscriminator(nn.Module):
         chosen = labels != IGNORED
         originals = labels[chosen]
         hidden = self.generator.stack(input_ids, attention_mask=attention_mask)
-        guesses = self.generator.head(hidden[chosen][None], Given()).logits[0]  # (chosen, vocabulary)
+        guesses = self.generator.head(hidden[chosen][None], HeadInputs()).logits[0]  # (chosen, vocabulary)
         filled = input_ids.clone()
         filled[chosen] = drawn(guesses.detach(), draws[chosen])
         replaced = chosen & (filled != labels)
@@ -143,10 +143,10 @@ def drawn(logits: Tensor, draws: Tensor) -> Tensor:
     return passed[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
-def generator_for(model: Model, share: float) -> StackModel:
+def generator_for(model: Model, share: float) -> TokenModel:
     """A narrower masked-lm model of the same family, on the same embeddings: all of them, as far as the projection."""
     generator = model.family.make(generator_config(model.config, share), "masked-lm", model.device)
-    assert isinstance(model, StackModel) and isinstance(generator, StackModel)
+    assert isinstance(model, TokenModel) and isinstance(generator, TokenModel)
     theirs, ours = model.stack.embed, generator.stack.embed
     for name in ("tokens", "positions", "segments", "norm"):
         setattr(ours, name, getattr(theirs, name))

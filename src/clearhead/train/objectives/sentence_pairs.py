@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from clearhead import hub
 from clearhead.errors import InputError
 from clearhead.models import Model
-from clearhead.models.model import StackModel
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
+from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import Batch, Example, Record, term_sums
 from clearhead.train.objectives.classification import accuracy_and_f1, class_sums, pearson, pearson_sums
@@ -28,7 +28,7 @@ SIDES = ("a", "b", "c")
 class SentenceEncoder(nn.Module):
     """Ids in, one vector for each row out: (rows, width). `classifier` is for the softmax objective, and only there."""
 
-    def __init__(self, model: StackModel, head: SentenceHead, classes: int = 0) -> None:
+    def __init__(self, model: TokenModel, head: SentenceHead, classes: int = 0) -> None:
         super().__init__()
         self.model, self.head = model, head
         width = model.config.hidden_size * len(head.pooling.modes)
@@ -90,7 +90,7 @@ class SentenceObjective(TextObjective):
         return Batch(inputs, {"loss": len(examples)}, tokens, {"sides": len(sides)})
 
     def trained(self, model: Model) -> nn.Module:
-        if not isinstance(model, StackModel):
+        if not isinstance(model, TokenModel):
             raise InputError("An encoder–decoder has no single stack to embed with. Choose an encoder.")
         super().trained(model)
         model.head.requires_grad_(False)  # a pooler that nothing reads

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from clearhead.errors import InputError, did_you_mean
 from clearhead.models import Model
 from clearhead.models.heads import ChoiceHead
-from clearhead.models.model import StackModel
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.nn.linear import Linear
 from clearhead.text import Encoding, Tokenizer
 from clearhead.train.objectives.base import Batch, Example, Objective, Record, check_columns, padded
@@ -180,7 +180,7 @@ class TextObjective(Objective):
 def has_segments(model: Model) -> bool:
     """Whether token_type_ids mean to the model what a tokenizer makes of them (GPT-2 would look them up as words)."""
     return isinstance(model, SegmentRecurrentModel) or (
-        isinstance(model, StackModel) and model.stack.embed.segments is not None
+        isinstance(model, TokenModel) and model.stack.embed.segments is not None
     )
 
 
@@ -190,7 +190,7 @@ def grow_vocabulary(model: Model, tokenizer: Tokenizer) -> None:
     size, old = len(tokenizer), table.num_embeddings
     if size <= old:
         return
-    if not isinstance(model, StackModel):
+    if not isinstance(model, TokenModel):
         raise InputError("New tokens can be given to a model with one stack only, not to an encoder–decoder.")
     std = float(getattr(model.config, "initializer_range", 0.02))
     head = model.head.words if isinstance(model.head, ChoiceHead) else model.language_head

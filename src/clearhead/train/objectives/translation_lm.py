@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model
-from clearhead.models.model import StackModel
+from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.objectives.base import Batch, Example, Record, check_columns, padded
 from clearhead.train.objectives.masked import MaskedLM, words_batch
@@ -89,7 +89,7 @@ class TranslationLM(MaskedLM):
         }
 
     def trained(self, model: Model) -> nn.Module:
-        if not isinstance(model, StackModel):
+        if not isinstance(model, TokenModel):
             raise InputError(f"translation-lm trains one encoder; {model.family.title} has an encoder and a decoder.")
         embed = model.stack.embed
         self.first_position = embed.first_position

@@ -1,21 +1,24 @@
-"""The key/value cache: room is set aside once, new positions are written in place, nothing is concatenated.
+"""The KV cache: memory is set aside once, new positions are written in place, nothing is concatenated.
 
 A cache holds values, not gradients: keys and values written in an earlier call are constants to a later one.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.nn.state import State
 
 BLOCK = 64  # positions are set aside in multiples of this
 
 
-class LayerCache:
+class LayerKVCache:
     """One layer's keys and values: its own positions (growing), and its view of an encoder (fixed).
 
     window   how far the layer sees. What lies further back is dropped, a block at a time; `dropped` counts it.
@@ -27,12 +30,13 @@ class LayerCache:
         self.window = window
         self.memory: tuple[Tensor, Tensor] | None = None  # cross-attention keys and values, computed once
         self._limit = None if window is None else window + 2 * BLOCK
-        self._capacity = capacity if self._limit is None else min(capacity, self._limit)
-        self._keys: Tensor | None = None  # (batch, kv_heads, room, head_dim)
+        self._at_first = capacity if self._limit is None else min(capacity, self._limit)
+        self._keys: Tensor | None = None  # (batch, kv_heads, capacity, head_dim)
         self._values: Tensor | None = None
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
+        """How many positions fit before it has to grow."""
         return 0 if self._keys is None else self._keys.shape[2]
 
     @property
@@ -48,7 +52,7 @@ class LayerCache:
         if self.window is not None and self._limit is not None and self.held + new > self._limit:
             return self._slide(key, value, self.window)
         start, stop = self.held, self.held + new
-        if stop > self.room:
+        if stop > self.capacity:
             self._keys, self._values = self._grown(self._keys, key, stop), self._grown(self._values, value, stop)
         assert self._keys is not None and self._values is not None
         self._keys[:, :, start:stop] = key.detach()
@@ -61,14 +65,14 @@ class LayerCache:
         return self._keys[:, :, :stop], self._values[:, :, :stop]
 
     def _slide(self, key: Tensor, value: Tensor, window: int) -> tuple[Tensor, Tensor]:
-        """The room is full: look once more at everything, then keep a window and a block (to go back a little)."""
+        """The cache is full: look once more at everything, then keep a window and a block (to go back a little)."""
         if self._keys is not None and self._values is not None and self.held:
             key = torch.cat((self._keys[:, :, : self.held], key), 2)
             value = torch.cat((self._values[:, :, : self.held], value), 2)
         self.length = self.dropped + key.shape[2]
         kept = min(key.shape[2], window - 1 + BLOCK)
         self.dropped = self.length - kept
-        if self.room < kept:
+        if self.capacity < kept:
             self._keys, self._values = self._grown(None, key, kept), self._grown(None, value, kept)
         assert self._keys is not None and self._values is not None
         self._keys[:, :, :kept] = key[:, :, key.shape[2] - kept :].detach()
@@ -76,25 +80,21 @@ class LayerCache:
         return key, value
 
     def _grown(self, old: Tensor | None, like: Tensor, needed: int) -> Tensor:
-        room = -(-max(needed, self._capacity if old is None else 2 * self.room) // BLOCK) * BLOCK
+        capacity = -(-max(needed, self._at_first if old is None else 2 * self.capacity) // BLOCK) * BLOCK
         batch, heads, _, head_dim = like.shape
-        new = like.new_empty(batch, heads, room, head_dim)
+        new = like.new_empty(batch, heads, capacity, head_dim)
         if old is not None:
             new[:, :, : self.held] = old[:, :, : self.held]
         return new
 
-    def copies(self, count: int) -> None:
+    def repeat(self, count: int) -> None:
         """Every row `count` times, side by side. The view of an encoder stays one for all copies of a row."""
         if self._keys is not None and self._values is not None:
             self._keys = self._keys.repeat_interleave(count, 0)
             self._values = self._values.repeat_interleave(count, 0)
 
-    def select(self, rows: Tensor, since: int = 0) -> None:
-        """Keep these rows of the batch, in this order.
-
-        since   beam search: rows that change places are copies of one text, the same before this position. They
-                share an encoder's view too, so only what was written since then moves.
-        """
+    def reorder(self, rows: Tensor, since: int = 0) -> None:
+        """As State.reorder; rows that were copies of one text share an encoder's view too."""
         if self._keys is not None and self._values is not None:
             if since:
                 part = slice(max(since - self.dropped, 0), self.held)
@@ -105,6 +105,12 @@ class LayerCache:
         if self.memory is not None and not since:
             self.memory = (self.memory[0][rows], self.memory[1][rows])
 
+    def copy(self) -> Self:
+        new = copy.copy(self)
+        if self._keys is not None and self._values is not None:
+            new._keys, new._values = self._keys.clone(), self._values.clone()
+        return new  # an encoder's view is never written to
+
     def crop(self, length: int) -> None:
         """Forget positions from `length` on (negative: the last -length positions)."""
         length = min(self.length, length) if length >= 0 else max(self.length + length, 0)
@@ -113,49 +119,48 @@ class LayerCache:
         self.length = length
 
 
-class Cache:
-    """One LayerCache per layer. `capacity` is how many positions to set aside at first.
+class KVCache(State):
+    """One LayerKVCache per layer. `capacity` is how many positions to set aside at first.
 
     windows   how far each layer sees (None: everything), for layers that may forget what lies further back
     """
 
     def __init__(self, layers: int, capacity: int = BLOCK, windows: Sequence[int | None] | None = None) -> None:
-        self.layers = [LayerCache(capacity, window) for window in windows or [None] * layers]
+        self.layers = [LayerKVCache(capacity, window) for window in windows or [None] * layers]
 
     @property
     def length(self) -> int:
         return self.layers[0].length if self.layers else 0
 
-    def get_seq_length(self) -> int:
-        """The name `transformers` users know."""
-        return self.length
-
-    def copies(self, count: int) -> None:
+    def repeat(self, count: int) -> None:
         for layer in self.layers:
-            layer.copies(count)
+            layer.repeat(count)
 
-    def select(self, rows: Tensor, since: int = 0) -> None:
+    def reorder(self, rows: Tensor, since: int = 0) -> None:
         for layer in self.layers:
-            layer.select(rows, since)
+            layer.reorder(rows, since)
+
+    def copy(self) -> Self:
+        new = copy.copy(self)
+        new.layers = [layer.copy() for layer in self.layers]
+        return new
 
     def crop(self, length: int) -> None:
         for layer in self.layers:
             layer.crop(length)
 
-    def bytes(self) -> int:
+    @property
+    def nbytes(self) -> int:
         held: list[Tensor | None] = []
         for layer in self.layers:
             held += [layer._keys, layer._values, *(layer.memory or ())]
         return sum(t.numel() * t.element_size() for t in held if t is not None)
 
-    def __repr__(self) -> str:
-        return f"Cache({len(self.layers)} layers, {self.length} positions, {self.bytes() / 2**20:.1f} MiB)"
 
+class StaticLayerKVCache(LayerKVCache):
+    """Place for `span` positions, all of them always in sight: a mask must hide what is empty. Shapes never change.
 
-class StaticLayerCache(LayerCache):
-    """Room for `span` positions, all of them always in sight: a mask must hide what is empty. Shapes never change.
-
-    The first call fills the room from its start; each later one writes one position, where `position` (1,) says.
+    The first call fills it from its start; each later one writes one position, where `position` (1,) says.
     """
 
     def __init__(self, span: int, position: Tensor) -> None:
@@ -178,12 +183,12 @@ class StaticLayerCache(LayerCache):
         return like.new_zeros(batch, heads, self._span, head_dim)  # zeros: what is hidden must still be a number
 
 
-class StaticCache(Cache):
+class StaticKVCache(KVCache):
     """A cache whose shapes never change, so that a step with it can be recorded and replayed."""
 
     def __init__(self, layers: int, span: int, position: Tensor) -> None:
         super().__init__(0)
-        self.layers = [StaticLayerCache(span, position) for _ in range(layers)]
+        self.layers = [StaticLayerKVCache(span, position) for _ in range(layers)]
 
     def empty(self) -> None:
         """Ready for another first call, in the same memory."""

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models import Model, family
-from clearhead.nn import Attention, BoundMask, Cache, LayerCache, Mask, RelativeKeys, Rotary
-from clearhead.nn.cache import BLOCK
+from clearhead.nn import Attention, BoundMask, KVCache, LayerKVCache, Mask, RelativeKeys, Rotary
+from clearhead.nn.kv_cache import BLOCK
 
 HEADS, HEAD_DIM = 3, 4
 SMALL = {
@@ -54,7 +54,7 @@ def new_keys(length: int, batch: int = 2, seed: int = 0) -> tuple[Tensor, Tensor
 
 
 def test_append_gives_back_everything_so_far():
-    cache, keys, values = LayerCache(BLOCK), [], []
+    cache, keys, values = LayerKVCache(BLOCK), [], []
     for n, length in enumerate((3, 1, 7, 1)):
         key, value = new_keys(length, seed=n)
         keys.append(key)
@@ -65,43 +65,43 @@ def test_append_gives_back_everything_so_far():
 
 
 def test_memory_stays_where_it_is_while_there_is_room():
-    cache = LayerCache(BLOCK)
+    cache = LayerKVCache(BLOCK)
     cache.append(*new_keys(3))
     held = [t.data_ptr() for t in cache.append(*new_keys(1))]
     for _ in range(BLOCK - 4):
         assert [t.data_ptr() for t in cache.append(*new_keys(1))] == held
-    assert cache.length == cache.room == BLOCK
+    assert cache.length == cache.capacity == BLOCK
     assert [t.data_ptr() for t in cache.append(*new_keys(1))] != held  # only now is it full
     assert cache.length == BLOCK + 1
 
 
 def test_growth_keeps_what_was_written_and_doubles_the_room():
-    cache, parts, rooms = LayerCache(1), [], set()
+    cache, parts, rooms = LayerKVCache(1), [], set()
     for n in range(4 * BLOCK + 5):
         key, value = new_keys(1, batch=1, seed=n)
         parts.append(key)
         got, _ = cache.append(key, value)
-        rooms.add(cache.room)
+        rooms.add(cache.capacity)
     assert torch.equal(got, torch.cat(parts, 2))
     assert sorted(rooms) == [BLOCK, 2 * BLOCK, 4 * BLOCK, 8 * BLOCK]  # a few growths, not one per block
 
 
 @pytest.mark.parametrize("capacity,room", [(1, BLOCK), (BLOCK, BLOCK), (BLOCK + 1, 2 * BLOCK), (3 * BLOCK, 3 * BLOCK)])
 def test_room_is_set_aside_in_blocks(capacity, room):
-    cache = LayerCache(capacity)
-    assert cache.room == 0
+    cache = LayerKVCache(capacity)
+    assert cache.capacity == 0
     cache.append(*new_keys(1))
-    assert cache.room == room
+    assert cache.capacity == room
 
 
 def test_a_long_first_call_gets_the_room_it_needs():
-    cache = LayerCache(1)
+    cache = LayerKVCache(1)
     cache.append(*new_keys(BLOCK + 2))
-    assert cache.room == 2 * BLOCK
+    assert cache.capacity == 2 * BLOCK
 
 
 def test_crop_forgets_the_end_and_writes_over_it():
-    cache = Cache(2)
+    cache = KVCache(2)
     first, then = new_keys(5), new_keys(2, seed=1)
     for layer in cache.layers:
         layer.append(*first)
@@ -117,7 +117,7 @@ def test_crop_forgets_the_end_and_writes_over_it():
 
 def test_a_negative_crop_never_leaves_a_negative_length():
     """transformers' caches read it as "drop the last n"; to refuse it is as good, to break is not."""
-    cache = Cache(1)
+    cache = KVCache(1)
     cache.layers[0].append(*new_keys(5))
     try:
         cache.crop(-2)
@@ -128,14 +128,14 @@ def test_a_negative_crop_never_leaves_a_negative_length():
 
 
 def test_select_reorders_drops_and_repeats_rows():
-    cache = Cache(1)
+    cache = KVCache(1)
     layer = cache.layers[0]
     key, value = new_keys(4, batch=3)
     layer.append(key, value)
     layer.memory = new_keys(6, batch=3, seed=1)
     memory = layer.memory
     rows = torch.tensor([2, 0, 0, 2, 1])
-    cache.select(rows)
+    cache.reorder(rows)
     more = new_keys(1, batch=5, seed=2)
     got_key, got_value = layer.append(*more)
     assert torch.equal(got_key, torch.cat((key[rows], more[0]), 2))
@@ -144,14 +144,25 @@ def test_select_reorders_drops_and_repeats_rows():
 
 
 def test_bytes_count_what_is_held():
-    cache = Cache(2)
-    assert cache.bytes() == 0 and cache.length == 0
+    cache = KVCache(2)
+    assert cache.nbytes == 0 and cache.length == 0
     for layer in cache.layers:
         layer.append(*new_keys(3))
     cache.layers[0].memory = new_keys(7)
     room = 2 * 2 * 2 * HEADS * BLOCK * HEAD_DIM * 4  # layers, k and v, batch
-    assert cache.bytes() == room + 2 * 2 * HEADS * 7 * HEAD_DIM * 4
-    assert "2 layers" in repr(cache) and "3 positions" in repr(cache)
+    assert cache.nbytes == room + 2 * 2 * HEADS * 7 * HEAD_DIM * 4
+    assert repr(cache).startswith("KVCache(3 positions")
+
+
+def test_a_copy_goes_its_own_way():
+    cache = KVCache(1)
+    cache.layers[0].append(*new_keys(3))
+    other = cache.copy()
+    key, value = new_keys(1)
+    other.layers[0].append(key, value)
+    assert (cache.length, other.length) == (3, 4)
+    own, _ = cache.layers[0].append(key + 1, value + 1)
+    assert torch.equal(own[:, :, 3:], key + 1) and torch.equal(other.layers[0]._keys[:, :, 3:4], key)
 
 
 # --- attention over a cache --------------------------------------------------------------------------------------
@@ -172,7 +183,7 @@ def test_attention_in_pieces_equals_attention_at_once(scheme, window, chunks):
     layer, x = Attention(24, 4, **options[scheme]), torch.randn(2, 9, 24)
     mask, positions = Mask(causal=True, window=window), torch.arange(9)[None]
     want = layer(x, mask.bind(9, 9), position_ids=positions)
-    cache, start, parts = LayerCache(BLOCK), 0, []
+    cache, start, parts = LayerKVCache(BLOCK), 0, []
     for length in chunks:
         stop = start + length
         part = layer(x[:, start:stop], mask.bind(length, stop), cache=cache, position_ids=positions[:, start:stop])
@@ -187,7 +198,7 @@ def test_cross_attention_projects_its_memory_once():
     projected = []
     layer.key.register_forward_hook(lambda *_: projected.append("key"))
     layer.value.register_forward_hook(lambda *_: projected.append("value"))
-    cache, x = LayerCache(BLOCK), torch.randn(2, 3, 24)
+    cache, x = LayerKVCache(BLOCK), torch.randn(2, 3, 24)
     outs = [layer(x[:, i : i + 1], BoundMask(), memory=memory, cache=cache) for i in range(3)]
     assert projected == ["key", "value"]
     assert cache.length == 0  # the memory is no position of the sequence itself
@@ -229,7 +240,7 @@ def test_cached_steps_equal_uncached_with_left_padding(name):
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     want = model(ids, attention_mask=mask, position_ids=positions).logits
     alone = model(ids[:1, 4:]).logits
-    cache = Cache(2)
+    cache = KVCache(2)
     parts = [
         model(
             ids[:, start:stop],
@@ -253,7 +264,7 @@ def test_cached_steps_equal_uncached_across_growth(monkeypatch):
     def never(*_args, **_options):
         raise AssertionError("the cache grew by concatenation")
 
-    cache, parts = Cache(2), []
+    cache, parts = KVCache(2), []
     for n in range(0, ids.shape[1]):
         with monkeypatch.context() as patched:
             patched.setattr(torch, "cat", never)
@@ -289,7 +300,7 @@ def test_crop_and_select_on_a_model_match_starting_over():
     ids = torch.randint(0, 29, (3, 6), generator=torch.Generator().manual_seed(1))
     cache = model(ids, use_cache=True).past_key_values
     cache.crop(4)
-    cache.select(torch.tensor([2, 0]))
+    cache.reorder(torch.tensor([2, 0]))
     new = torch.tensor([[5, 6], [7, 8]])
     got = model(new, past_key_values=cache).logits
     want = model(torch.cat((ids[[2, 0], :4], new), 1)).logits[:, 4:]
@@ -329,7 +340,7 @@ def test_a_later_call_has_the_gradients_of_its_own_positions(calls):
     model = DECODERS["gpt2"]()
     prefix, *later = torch.randn(2, 3 + 2 * calls, 12).split([3] + [2] * calls, dim=1)
     later = [t.clone().requires_grad_() for t in later]
-    cache = Cache(2)
+    cache = KVCache(2)
     with torch.no_grad():
         model(inputs_embeds=prefix, past_key_values=cache)
     loss = sum(model(inputs_embeds=t, past_key_values=cache).logits.square().sum() for t in later)
@@ -358,12 +369,12 @@ def test_a_cache_of_another_batch_size_is_refused(first, then):
 @pytest.mark.parametrize("layers", [1, 3])
 def test_a_cache_of_another_depth_is_refused(layers):
     with pytest.raises(InputError, match=r"cache|past_key_values"):
-        DECODERS["gpt2"]()(torch.ones(1, 3, dtype=torch.long), past_key_values=Cache(layers))
+        DECODERS["gpt2"]()(torch.ones(1, 3, dtype=torch.long), past_key_values=KVCache(layers))
 
 
 def test_a_model_that_reads_both_ways_refuses_a_cache():
     with pytest.raises(InputError, match="both directions"):
-        small("bert", intermediate_size=24)(torch.ones(1, 3, dtype=torch.long), past_key_values=Cache(2))
+        small("bert", intermediate_size=24)(torch.ones(1, 3, dtype=torch.long), past_key_values=KVCache(2))
 
 
 def test_something_else_for_a_cache_is_refused():
