@@ -13,6 +13,7 @@ SOURCE = ROOT / "src" / "clearhead"
 
 # A room may import rooms of a lower floor, and itself.
 FLOORS = [
+    {"messages"},
     {"errors"},
     {"schema"},
     {"units"},

@@ -1,15 +1,22 @@
 """The errors a user can cause. Each message says what happened, why, and what to do next.
 
 All of them are `ClearheadError`, so the command line can print them without a stack trace; each is also the
-built-in error a Python programmer would expect to catch.
+built-in error a Python programmer would expect to catch. A message that was made with `say` has its Chinese with it.
 """
 
 import difflib
 from collections.abc import Iterable
 
+from clearhead.messages import say
+
 
 class ClearheadError(Exception):
     """Anything that went wrong because of what was asked, not because of a bug."""
+
+    @property
+    def message(self) -> str:
+        """What happened, as it was said: a `Message` where it was made with `say`."""
+        return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
 
     def __str__(self) -> str:  # KeyError would print the message in quotes
         return str(self.args[0]) if self.args else ""
@@ -47,4 +54,9 @@ def near(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.4) ->
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A sentence to end an error message with; empty where nothing is close."""
     close = near(word, known, cutoff=0.6)
-    return f" Did you mean {' or '.join(close)}?" if close else ""
+    if not close:
+        return ""
+    names = close[0]
+    for name in close[1:]:
+        names = say("errors.or", first=names, second=name)
+    return say("errors.did_you_mean", names=names)
