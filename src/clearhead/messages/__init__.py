@@ -28,8 +28,8 @@ class Message(str):
         message.key, message.values = key, dict(values)
         return message
 
-    def __getnewargs__(self) -> tuple[str, Mapping[str, Any]]:  # for copies and pickles
-        return self.key, self.values
+    def __reduce__(self) -> tuple[type[Message], tuple[str, Mapping[str, Any]]]:  # for copies and pickles
+        return Message, (self.key, self.values)
 
     @property
     def chinese(self) -> str:
