@@ -41,7 +41,7 @@ def translator():
         encoder_layers=1, num_hidden_layers=2, num_attention_heads=2, feedforward_size=32, max_position_embeddings=40,
         pad_token_id=1, bos_token_id=target.eos_token_id, eos_token_id=target.eos_token_id,
     )  # fmt: skip
-    return Pipeline(TRANSFORMER.make(config), target, source, name="small translator")
+    return Pipeline(TRANSFORMER.make(config), source.with_target(target), name="small translator")
 
 
 def test_the_shipped_model_is_the_same_every_time(gpt):
@@ -145,8 +145,10 @@ def test_two_tokenizers_travel_with_the_translator(tmp_path, translator):
     answer = translator.generate(text, max_new_tokens=10)
     translator.save(tmp_path / "t")
     again = ch.load(tmp_path / "t")
-    assert again.source_tokenizer.encode(text) == translator.source_tokenizer.encode(text)
-    assert len(again.tokenizer) == len(translator.tokenizer) != len(translator.source_tokenizer)
+    assert again.tokenizer.encode(text) == translator.tokenizer.encode(text)
+    assert len(again.tokenizer.target) == len(translator.tokenizer.target) != len(translator.tokenizer)
+    assert again.tokenizer.target.get_vocab() == translator.tokenizer.target.get_vocab()
+    assert again.tokenizer.separate_vocabs
     assert again.generate(text, max_new_tokens=10) == answer
     assert "".join(again.stream(text, max_new_tokens=10)) == answer
     beams = again.generate([text, "a dog"], max_new_tokens=8, num_beams=3)
@@ -155,13 +157,14 @@ def test_two_tokenizers_travel_with_the_translator(tmp_path, translator):
 
 def test_shared_tokenizer(tmp_path, translator):
     config = TransformerConfig(
-        vocab_size=len(translator.source_tokenizer), hidden_size=16, encoder_layers=1, num_hidden_layers=1,
+        vocab_size=len(translator.tokenizer.target), hidden_size=16, encoder_layers=1, num_hidden_layers=1,
         num_attention_heads=2, feedforward_size=16, max_position_embeddings=40,
     )  # fmt: skip
-    pipe = Pipeline(TRANSFORMER.make(config), translator.source_tokenizer)
-    pipe.save(tmp_path / "s")
+    translator.save(tmp_path / "s")
+    pipe = Pipeline(TRANSFORMER.make(config), translator.tokenizer.target)
+    pipe.save(tmp_path / "s", overwrite=True)
     again = ch.load(tmp_path / "s")
-    assert again.source_tokenizer is again.tokenizer
+    assert again.tokenizer.target is again.tokenizer  # no second tokenizer is left over from the model before
     assert again.generate("the cat", max_new_tokens=5) == pipe.generate("the cat", max_new_tokens=5)
 
 

@@ -134,7 +134,7 @@ def test_batches_give_what_single_texts_give(name):
     side = "encoder" if name in BOTH else None
     every = []
     for n, text in enumerate(CORPUS):
-        ids = (pipe.source_tokenizer).encode(text)
+        ids = pipe.tokenizer.encode(text)
         tap = f"{side + '.' if side else ''}layers.1.feedforward.hidden"
         with torch.no_grad(), trace(pipe.model, tap) as seen:
             if side:

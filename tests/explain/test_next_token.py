@@ -54,7 +54,7 @@ def small_translator():
     )  # fmt: skip
     model = TRANSFORMER.make(config)
     shake(model)
-    return Pipeline(model, target, source, name="small translator")
+    return Pipeline(model, source.with_target(target), name="small translator")
 
 
 def chances_of(logits):
@@ -97,14 +97,15 @@ def test_certain_and_clueless(gpt):
 
 def test_an_encoder_decoder_has_read_and_has_written(translator):
     found = next_token(translator, "the cat sat", top_k=5, target="un chat")
-    written = [translator.model.config.decoder_start_token_id, *translator.tokenizer.encode("un chat")]
-    if written[-1] == translator.tokenizer.eos_token_id:
+    target = translator.tokenizer.target
+    written = [translator.model.config.decoder_start_token_id, *target.encode("un chat")]
+    if written[-1] == target.eos_token_id:
         written.pop()
     with torch.no_grad():
-        source = torch.tensor([translator.source_tokenizer.encode("the cat sat")])
+        source = torch.tensor([translator.tokenizer.encode("the cat sat")])
         logits = translator.model(input_ids=source, decoder_input_ids=torch.tensor([written])).logits[0, -1]
     assert [c.token_id for c in found.candidates] == logits.topk(5).indices.tolist()
-    assert found.candidates[0].token == translator.tokenizer.readable([found.candidates[0].token_id])[0]
+    assert found.candidates[0].token == target.readable([found.candidates[0].token_id])[0]
     assert (found.source, found.text) == ("the cat sat", "un chat")
 
 
@@ -128,7 +129,8 @@ def test_the_language_to_write_stands_first(tmp_path):
         way = Way(pipe, "the man", src_lang="fi_FI", tgt_lang="ro_RO")
         code = tok.lang_code_to_id["ro_RO"]
         option = {"decoder_start_token_id": code} if start is None else {"forced_bos_token_id": code}
-        out = pipe.model.generate(torch.tensor([tok.speaking("fi_FI").encode("the man")]), max_new_tokens=4, **option)
+        ids = tok.with_src_lang("fi_FI").encode("the man")
+        out = pipe.model.generate(torch.tensor([ids]), max_new_tokens=4, **option)
         first = int(out[0, 1 if start is None else 2])
         assert way.look(1).candidates[0].token_id == first
         assert next_token(pipe, "the man", src_lang="fi_FI", tgt_lang="ro_RO").candidates[0].token_id == first

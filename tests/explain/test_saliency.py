@@ -288,7 +288,7 @@ def test_an_answer_is_explained_by_source_and_by_what_was_written():
     pipe = ch.load("translate-en-de")
     found = saliency(pipe, "A man is riding a horse.")
     assert "".join(o.text for o in found.outputs).strip() != ""
-    assert found.source == len(pipe.source_tokenizer.encode("A man is riding a horse."))
+    assert found.source == len(pipe.tokenizer.encode("A man is riding a horse."))
     ends = [o.position for o in found.outputs]
     assert ends == list(range(found.source + 1, len(found.tokens)))
     assert [o.id for o in found.outputs] == [t.id for t in found.tokens[found.source + 1 :]]

@@ -336,7 +336,7 @@ def test_text_from_one_language_to_another(name, tmp_path):
         for p in pipe.model.parameters():
             p.normal_(std=0.5)
     found = pipe.generate(texts, src_lang="fi_FI", tgt_lang="ro_RO", max_new_tokens=6)
-    ids = [tok.speaking("fi_FI").encode(text) for text in texts]
+    ids = [tok.with_src_lang("fi_FI").encode(text) for text in texts]
     code = tok.lang_code_to_id["ro_RO"]
     option = {"decoder_start_token_id": code} if name == "mbart" else {"forced_bos_token_id": code}
     for text, row in zip(found, ids, strict=True):

@@ -259,7 +259,7 @@ def two_vocabularies(folder: Path) -> Path:
         "vocab_size": len(target), "source_vocab_size": len(source), "tie_source_embeddings": False,
         "pad_token_id": target.pad_token_id, "eos_token_id": target.eos_token_id,
         "decoder_start_token_id": target.eos_token_id})  # fmt: skip
-    ch.Pipeline(family.make(config), target, source).save(folder)
+    ch.Pipeline(family.make(config), source.with_target(target)).save(folder)
     return folder
 
 
@@ -267,14 +267,14 @@ def test_a_tokenizer_for_each_language_is_handed_on(tmp_path):
     before = ch.load(str(two_vocabularies(tmp_path / "two")))
     model = go_on(tmp_path, "seq2seq", tmp_path / "two", evaluation__sample=text(1), optimizer__weight_decay=0)
     after = ch.load(str(model))
-    assert after.source_tokenizer.encode(text(3)) == before.source_tokenizer.encode(text(3))
-    assert after.source_tokenizer.get_vocab() == before.source_tokenizer.get_vocab()
-    assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab() != after.source_tokenizer.get_vocab()
+    assert after.tokenizer.encode(text(3)) == before.tokenizer.encode(text(3))
+    assert after.tokenizer.get_vocab() == before.tokenizer.get_vocab()
+    assert after.tokenizer.target.get_vocab() == before.tokenizer.target.get_vocab() != after.tokenizer.get_vocab()
     seen = (after.model.token_tables()[1].weight != before.model.token_tables()[1].weight).any(1).nonzero()
-    read = {n for k in range(60) for n in before.source_tokenizer.encode(ROWS["pairs"](k)["source"])}
+    read = {n for k in range(60) for n in before.tokenizer.encode(ROWS["pairs"](k)["source"])}
     assert read >= set(seen.flatten().tolist()) != set()  # the source was read by its own numbers
     again = go_on(tmp_path / "two", "seq2seq", model)
-    assert ch.load(str(again)).source_tokenizer.get_vocab() == before.source_tokenizer.get_vocab()
+    assert ch.load(str(again)).tokenizer.get_vocab() == before.tokenizer.get_vocab()
 
 
 def test_an_objective_that_knows_one_language(tmp_path):

@@ -150,7 +150,7 @@ def attention(
     with at_rest(pipe.model), trace(pipe.model, replace={looked.tap(n, "weights"): keeper(n) for n in layers}):
         call(pipe, looked.reading)
     _check_computed(looked, kept)
-    reader, writer = pipe.source_tokenizer, pipe.tokenizer.target
+    reader, writer = pipe.tokenizer, pipe.tokenizer.target
     if words:
         queries = word_units(reader if looked.side in ("self", "encoder") else writer, queries)
         keys = word_units(writer if looked.side == "decoder" else reader, keys)

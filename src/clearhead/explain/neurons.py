@@ -308,7 +308,7 @@ def _one(pipe: Pipeline, text: Any, side: Side | None) -> tuple[Reading, bool]:
         return read(pipe, text[0], target=text[1]), False
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"Each text of the corpus is a string with at least one word, not {text!r}.")
-    tokenizer, room = pipe.source_tokenizer if side else pipe.tokenizer, _stack(pipe, side).embed.max_length
+    tokenizer, room = pipe.tokenizer, _stack(pipe, side).embed.max_length
     ids = tokenizer.encode(text)
     kept = ids[:room] if room is not None else ids
     return Reading({"input_ids": torch.tensor([kept])}, units_of_ids(tokenizer, kept, text), []), len(ids) > len(kept)

@@ -123,7 +123,7 @@ def _begin_writing(
     pipe: Pipeline, text: str | None, target: str, src_lang: str | None, tgt_lang: str | None
 ) -> tuple[Tensor, Tensor]:
     model, asked = pipe.model, {"src_lang": src_lang, "tgt_lang": tgt_lang}
-    if pipe.source_tokenizer.languages is None and (src_lang or tgt_lang):
+    if pipe.tokenizer.languages is None and (src_lang or tgt_lang):
         raise InputError(f"{_name(pipe)} knows no languages by name: leave src_lang and tgt_lang out.")
     reader, options = pipe.in_languages(asked)
     start = options.get("decoder_start_token_id", getattr(model.config, "decoder_start_token_id", None))

@@ -105,7 +105,7 @@ def _read_and_write(pipe: Pipeline, model: EncoderDecoderModel, text: str, targe
     reader, options = pipe.in_languages({})
     source = pipe.encode_prompts(text, reader)[1]
     _check_length(pipe, "text", model.encoder, source.shape[1])
-    read_tokens = units_of_ids(reader or pipe.source_tokenizer, source[0].tolist(), text)
+    read_tokens = units_of_ids(reader or pipe.tokenizer, source[0].tolist(), text)
     inputs = {"input_ids": source}
     writer = pipe.tokenizer.target
     start = options.get("decoder_start_token_id", getattr(model.config, "decoder_start_token_id", None))

@@ -525,7 +525,7 @@ def _neutral(pipe: Pipeline, model: TokenModel | EncoderDecoderModel) -> list[Te
     """For each side the vector of a token that says nothing; zeros where the tokenizer has no such token."""
     if isinstance(model, EncoderDecoderModel):
         sides = [
-            (pipe.source_tokenizer, model.encoder.token_embedder),
+            (pipe.tokenizer, model.encoder.token_embedder),
             (pipe.tokenizer.target, model.decoder.token_embedder),
         ]
     else:

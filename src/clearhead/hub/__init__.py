@@ -16,7 +16,7 @@ from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES, locate, us
 from clearhead.hub.packed import open_packed
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
-from clearhead.hub.save import SOURCE_TOKENIZER, save_model
+from clearhead.hub.save import save_model
 from clearhead.hub.sentence import Sentence, is_sentence_folder, read_sentence, transformer_folder
 from clearhead.hub.weights import FLOATS, open_weights
 from clearhead.models import Config, Family, Model
@@ -152,7 +152,6 @@ def as_device(device: torch.device | str | None) -> torch.device:
 
 
 __all__ = [
-    "SOURCE_TOKENIZER",
     "TOKENIZER_FILES",
     "Sentence",
     "apply_precision",

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from clearhead.errors import CheckpointError, InputError, did_you_mean
 from clearhead.hub.sentence import MODULES, PROMPTS, SETTINGS, read_modules
 from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX, read_index
+from clearhead.text.tokenizer import TARGET_FOLDER
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
@@ -114,6 +115,9 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
         fetch(inside + CONFIG, commit)
         for name in (*TOKENIZER_FILES, SETTINGS, GENERATION):
             fetch_if_there(inside + name, commit)
+        if fetch_if_there(f"{inside}{TARGET_FOLDER}/tokenizer.json", commit):
+            for name in ("tokenizer_config.json", "special_tokens_map.json"):
+                fetch_if_there(f"{inside}{TARGET_FOLDER}/{name}", commit)
         if weights:
             fetch_weights(inside, commit)
         for kind, path in modules[1:]:

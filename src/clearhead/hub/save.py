@@ -17,12 +17,10 @@ from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES
 from clearhead.hub.sentence import Sentence, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
+from clearhead.text.tokenizer import TARGET_FOLDER
 
 if TYPE_CHECKING:
     from clearhead.text import Tokenizer
-
-SOURCE_TOKENIZER = "source_tokenizer"  # a folder inside the checkpoint, where the two languages have a tokenizer each
-
 
 # what a configuration and a generation_config.json both say
 IN_BOTH = (
@@ -40,7 +38,6 @@ def save_model(
     model: Model,
     folder: str | os.PathLike[str],
     tokenizer: Tokenizer | None = None,
-    source_tokenizer: Tokenizer | None = None,
     *,
     sentence: Sentence | None = None,
     overwrite: bool = False,
@@ -85,10 +82,6 @@ def save_model(
         write_weights(work, published_tensors(model), max_shard_size)
         if tokenizer is not None:
             tokenizer.save(work)
-        if source_tokenizer is not None:
-            tokenizer_folder = work / SOURCE_TOKENIZER
-            tokenizer_folder.mkdir()
-            source_tokenizer.save(tokenizer_folder)
         if sentence is not None:
             write_sentence(work, sentence, model.config.hidden_size)
         _carry_over(target, work, tokenizer is not None)
@@ -122,7 +115,7 @@ def _check_target(target: Path, overwrite: bool) -> None:
 def _carry_over(target: Path, work: Path, with_tokenizer: bool) -> None:
     """What stands in the old folder and is no part of the model it held (notes, logs, cards) comes along."""
     replaced: tuple[str, ...] = ("config.json", "model*.safetensors", "model.safetensors.index.json", "pytorch_model*")
-    replaced += TOKENIZER_FILES if with_tokenizer else ()
+    replaced += (*TOKENIZER_FILES, TARGET_FOLDER) if with_tokenizer else ()
     for path in sorted(target.iterdir()) if target.is_dir() else ():
         if (work / path.name).exists() or any(path.match(pattern) for pattern in replaced):
             continue

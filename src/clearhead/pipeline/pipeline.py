@@ -60,11 +60,11 @@ def load(
     model = hub.load_model(folder, task, dtype, device, ignore_options, quantize)
     missing = ""
     try:
-        own, source = (_tokenizer_in(f) for f in (folder, folder / hub.SOURCE_TOKENIZER))
+        tokenizer = _tokenizer_in(folder)
     except TokenizerNotBuilt as error:  # the model takes token ids
-        own, source, missing = None, None, str(error)
+        tokenizer, missing = None, str(error)
     sentence = hub.read_sentence(root, model.dtype, model.device) if model.task == "features" else None
-    return Pipeline(model, own, source, name=name, sentence=sentence, no_tokenizer=missing)
+    return Pipeline(model, tokenizer, name=name, sentence=sentence, no_tokenizer=missing)
 
 
 def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Path:
@@ -96,13 +96,12 @@ class Guess:
 
 
 class Pipeline:
-    """`model` is the network, `tokenizer` its tokenizer (for two languages: the target's; see `source_tokenizer`)."""
+    """`model` is the network, `tokenizer` its tokenizer; what a translator writes is read by `tokenizer.target`."""
 
     def __init__(
         self,
         model: Model,
         tokenizer: Tokenizer | None,
-        source_tokenizer: Tokenizer | None = None,
         name: str = "",
         sentence: hub.Sentence | None = None,
         no_tokenizer: str = "",
@@ -112,7 +111,6 @@ class Pipeline:
         self._no_tokenizer = no_tokenizer
         self.sentence = sentence
         self._tokenizer = tokenizer
-        self._source_tokenizer = source_tokenizer
         self.name = name
 
     @property
@@ -124,10 +122,6 @@ class Pipeline:
                 "use .model(input_ids=…), or copy tokenizer.json into its folder."
             )
         return self._tokenizer
-
-    @property
-    def source_tokenizer(self) -> Tokenizer:
-        return self._source_tokenizer or self.tokenizer
 
     @overload
     def generate(self, text: str | None = None, **options: Any) -> str: ...
@@ -272,13 +266,11 @@ class Pipeline:
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and the tokenizer's files: whole, or not at all."""
-        hub.save_model(
-            self.model, folder, self._tokenizer, self._source_tokenizer, sentence=self.sentence, overwrite=overwrite
-        )
+        hub.save_model(self.model, folder, self._tokenizer, sentence=self.sentence, overwrite=overwrite)
 
     def in_languages(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
         """The tokenizer for the language asked for, and options that make the model write the other one."""
-        tokenizer = self._source_tokenizer or self._tokenizer
+        tokenizer = self._tokenizer
         if tokenizer is None or tokenizer.languages is None:
             if options.get("src_lang") or options.get("tgt_lang"):
                 raise InputError(
@@ -290,7 +282,7 @@ class Pipeline:
         if target is not None:
             first = tokenizer.convert_tokens_to_ids(tokenizer.languages.token(target))
             options.setdefault("decoder_start_token_id" if tokenizer.languages.starts else "forced_bos_token_id", first)
-        return tokenizer if source is None else tokenizer.speaking(source), options
+        return tokenizer if source is None else tokenizer.with_src_lang(source), options
 
     def encode_prompts(
         self, text: str | list[str] | None, reader: Tokenizer | None = None
@@ -318,7 +310,7 @@ class Pipeline:
 
     def _prompt_ids(self, text: str, reader: Tokenizer | None = None) -> list[int]:
         if isinstance(self.model, EncoderDecoderModel):
-            return (reader or self.source_tokenizer).encode(text)
+            return (reader or self.tokenizer).encode(text)
         ids = self.tokenizer.encode(text)
         closing = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id} - {None}
         return ids[:-1] if len(ids) > 1 and ids[-1] in closing else ids  # a closed text would not be continued

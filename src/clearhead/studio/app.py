@@ -129,7 +129,7 @@ class Studio:
         for name, text in asked.texts.items():
             by_line = name == "text" and asked.question.name in BY_LINE
             for part in text.splitlines() if by_line else [text]:
-                count = len(pipe.source_tokenizer.encode(part)) if part.strip() else 0
+                count = len(pipe.tokenizer.encode(part)) if part.strip() else 0
                 if count > self.limits.tokens:
                     raise InputError(
                         f"{name} has {count:,} tokens for {pipe.name}; the studio explains {self.limits.tokens:,} at "

@@ -49,11 +49,11 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
     else:
         tokenizer = _open_older(where, said)
     if (where / TARGET_FOLDER).is_dir():
-        tokenizer.target = load_tokenizer(where / TARGET_FOLDER)
+        tokenizer = tokenizer.with_target(load_tokenizer(where / TARGET_FOLDER))
     elif not (where / "tokenizer.json").is_file() and (where / "source.spm").is_file():
         target = _Said.read(where)
         if (where / "target.spm").is_file():
-            tokenizer.target = _open_older(where, target, "target.spm")
+            tokenizer = tokenizer.with_target(_open_older(where, target, "target.spm"))
     return tokenizer
 
 

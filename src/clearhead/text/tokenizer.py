@@ -470,7 +470,7 @@ class Tokenizer:
         found = {code: self.backend.token_to_id(token) for code, token in self._language_tokens().items()}
         return {code: index for code, index in found.items() if index is not None}
 
-    def speaking(self, code: str) -> "Tokenizer":
+    def with_src_lang(self, code: str) -> "Tokenizer":
         """The same tokenizer for texts in another language."""
         other = copy.copy(self)
         other.src_lang = code
@@ -478,14 +478,21 @@ class Tokenizer:
 
     @property
     def target(self) -> "Tokenizer":
-        """The tokenizer for what a translator writes, and learns to write: in the target's language."""
+        """The tokenizer for what the model writes: itself, unless the target has another language or vocabulary."""
         if self._target is not None:
             return self._target
-        return self if self._tgt_lang is None else self.speaking(self._tgt_lang)
+        return self if self._tgt_lang is None else self.with_src_lang(self._tgt_lang)
 
-    @target.setter
-    def target(self, tokenizer: "Tokenizer") -> None:
-        self._target = tokenizer
+    def with_target(self, target: "Tokenizer") -> "Tokenizer":
+        """The same tokenizer for a model that writes in another vocabulary: that of `target`."""
+        other = copy.copy(self)
+        other._target = target
+        return other
+
+    @property
+    def separate_vocabs(self) -> bool:
+        """Whether the target has a vocabulary of its own, so that ids of one are not ids of the other."""
+        return self._target is not None and self._target.get_vocab() != self.get_vocab()
 
     def _known_languages(self) -> Languages:
         if self.languages is None:

@@ -38,7 +38,7 @@ def check_run(
 
     start       the folder of the checkpoint to go on from, or that the student is a part of
     tokenizer   None: it is still to be trained
-    source_tokenizer   of a model whose source has words of its own
+    source_tokenizer   of the recipe, for a source with a vocabulary of its own
     """
     kind = objective_class(recipe.objective["name"])
     asked, missing = recipe.schedule, [name for name in kind.examined_with if importlib.util.find_spec(name) is None]
@@ -50,11 +50,13 @@ def check_run(
         raise ConfigError(f"evaluation.options: {error}") from None
     if recipe.evaluation.options and "test" not in sources:
         raise ConfigError("evaluation.options are for examining the test data, and there is none: set data.test.")
+    if source_tokenizer is None and tokenizer is not None and tokenizer.separate_vocabs:
+        source_tokenizer = tokenizer
     if source_tokenizer is not None and "source_tokenizer" not in options_of(kind):
         raise ConfigError(
             f"The model has a tokenizer for each of two languages, and {kind.name} knows of one. Choose seq2seq."
         )
-    words = recipe.tokenizer.vocab_size if tokenizer is None else len(tokenizer)
+    words = recipe.tokenizer.vocab_size if tokenizer is None else len(tokenizer.target)
     model = _shape(recipe, kind, start, words)
     rows = model.token_tables()[-1].num_embeddings  # of an encoder–decoder: the source's
     if source_tokenizer is not None and len(source_tokenizer) > rows:

@@ -106,9 +106,9 @@ class _Run:
         origin = recipe.objective["teacher"] if origin == "teacher" and recipe.model.student_of else origin
         self.start = hub.transformer_folder(pipeline.folder_of(origin)) if origin else None
         taken = recipe.tokenizer.start or origin
-        known, source = _tokenizers(taken) if taken and not recipe.tokenizer.kind else (None, None)
+        known = _tokenizer_at(taken) if taken and not recipe.tokenizer.kind else None
         named = recipe.objective.get("source_tokenizer")
-        self.source_tokenizer = _tokenizers(named)[0] if named is not None else source
+        self.source_tokenizer = _tokenizer_at(named) if named is not None else None
         self.kind = check_run(recipe, self.sources, self.start, known, self.source_tokenizer)
         self._known_tokenizer = known
         # options that cannot be are found now; a tokenizer that is still to be trained is stood in for
@@ -226,8 +226,8 @@ class _Run:
             if asked.student_of:
                 model = student_of(model, asked.layers)
         else:
-            special = _special_ids(self.tokenizer)
-            family, config = new_config(asked, len(self.tokenizer), special, self.objective.configure)
+            target = self.tokenizer.target
+            family, config = new_config(asked, len(target), _special_ids(target), self.objective.configure)
             model = family.make(config, task).to(self.world.cradle)
         for p in model.parameters():
             # In memory of its own (a file may be mapped), in one layout: products are the same after a stop.
@@ -432,7 +432,7 @@ class _Run:
     def _pipeline(self, model: Model) -> pipeline.Pipeline:
         """The model as a user will have it."""
         name, sentence = str(self.folder / "model"), self.objective.sentence()
-        return pipeline.Pipeline(model, self.tokenizer, self.source_tokenizer, name=name, sentence=sentence)
+        return pipeline.Pipeline(model, self.objective.tokenizer, name=name, sentence=sentence)
 
     # ---- precision
 
@@ -554,13 +554,12 @@ def _sources(recipe: Recipe) -> dict[str, Source]:
     return found
 
 
-def _tokenizers(where: str) -> tuple[Tokenizer, Tokenizer | None]:
-    """A model's tokenizer, and the one for its source where that has words of its own."""
+def _tokenizer_at(where: str) -> Tokenizer:
+    """A model's tokenizer, or one that is alone in its folder."""
     given = hub.user_path(where)
     alone = any((given / name).is_file() for name in hub.TOKENIZER_FILES)  # a tokenizer needs no config.json
     folder = given if alone else hub.transformer_folder(pipeline.folder_of(where))
-    source = folder / hub.SOURCE_TOKENIZER
-    return load_tokenizer(folder), load_tokenizer(source) if source.is_dir() else None
+    return load_tokenizer(folder)
 
 
 def _texts(record: Record, columns: Iterable[str]) -> Iterator[str]:

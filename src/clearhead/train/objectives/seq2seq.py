@@ -150,12 +150,13 @@ class Seq2Seq(TextToText):
         beams: int = 4,
         **more: Any,
     ) -> None:
+        if source_tokenizer is not None:
+            tokenizer = source_tokenizer.with_target(tokenizer.target)
         super().__init__(tokenizer, length, smoothing=smoothing, beams=beams, **more)
-        self.source_tokenizer = source_tokenizer or tokenizer
         self.target_length = self.answer_length = target_length or length
         self.target_tokenizer = tokenizer.target
         self.end = _end_of(tokenizer)
-        for one in (tokenizer, self.source_tokenizer):
+        for one in (tokenizer, tokenizer.target):
             if one.pad_token_id is None:
                 raise InputError(
                     "An encoder–decoder needs a padding token of its own, and this tokenizer has none. "
@@ -163,12 +164,12 @@ class Seq2Seq(TextToText):
                 )
 
     def identity(self) -> dict[str, Any]:
-        words = repr(sorted(self.source_tokenizer.get_vocab().items()))
+        words = repr(sorted(self.tokenizer.get_vocab().items()))
         return super().identity() | {"target_length": self.target_length, "source": zlib.crc32(words.encode())}
 
     def encode(self, record: Record) -> Iterator[Example]:
         check_columns(self, record)
-        source = self.source_tokenizer.encode(text_of(record, "source"))
+        source = self.tokenizer.encode(text_of(record, "source"))
         target = self.target_tokenizer.encode(text_of(record, "target"))
         if self.end not in target[-2:]:  # mBART has the language behind its END
             target.append(self.end)
@@ -176,18 +177,18 @@ class Seq2Seq(TextToText):
             if self.too_long == "drop":
                 return
             if len(source) > self.length:
-                source = self.source_tokenizer.encode(record["source"], truncation=True, max_length=self.length)
+                source = self.tokenizer.encode(record["source"], truncation=True, max_length=self.length)
             target = target[: self.target_length]  # a target that was cut has no END to learn
         yield {"input_ids": np.asarray(source, dtype=np.int32), "labels": np.asarray(target, dtype=np.int32)}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        pad = self.source_tokenizer.pad_token_id
+        pad = self.tokenizer.pad_token_id
         assert pad is not None
         return read_and_write(examples, pad)
 
     def configure(self, config: dict[str, Any]) -> dict[str, Any]:
         """The ids of the special tokens; the start token only where the configuration has none yet."""
-        tokens = self.tokenizer
+        tokens = self.target_tokenizer
         ids = {"pad_token_id": tokens.pad_token_id, "eos_token_id": self.end}
         starts = (tokens.bos_token_id, tokens.cls_token_id, self.end)
         first = next(n for n in starts if n is not None)
