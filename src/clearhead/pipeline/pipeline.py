@@ -50,9 +50,9 @@ def load(
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
     card = zoo.SHIPPED.get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
     if card is not None and card.make is not None:
-        model, tokenizer = card.make(task)
+        model, made = card.make(task)
         model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
-        return Pipeline(model, tokenizer, name=name)
+        return Pipeline(model, made, name=name)
     root = folder_of(where, revision)
     folder = hub.transformer_folder(root)
     if task is None and hub.is_sentence_folder(root):
