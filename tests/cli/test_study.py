@@ -35,7 +35,7 @@ def test_sentiment(folder, files, tmp_path):
         assert part in text
     assert list((tmp_path / "cache" / "clearhead" / "features").iterdir())
     data = json.loads(inside(*words, "--json").stdout)
-    assert data["found"] and f"{data['rows'][0]['test']:.1%}" in text
+    assert data["cached"] and f"{data['rows'][0]['test']:.1%}" in text
     turned = table(tmp_path / "turned.tsv", [("label", "sentence"), *((b, a) for a, b in sentences(60))])
     named = inside("study", "sentiment", "--train", str(turned), "--text", "sentence", "--label", "label", "-m", folder,
                    "--json")  # fmt: skip
@@ -66,3 +66,10 @@ def test_similarity(folder):
     for part in ("[CLS]", "mean, centred", "any two", "same words", "AUC"):
         assert part in text
     assert len(json.loads(inside("study", "similarity", "-m", folder, "--json").stdout)["rows"]) == 5
+
+
+def test_a_study_is_saved_like_any_finding(folder, tmp_path):
+    inside("study", "similarity", "-m", folder, "--save", str(tmp_path / "a.html"))
+    assert "any two" in (tmp_path / "a.html").read_text()
+    with pytest.raises(ClearheadError, match="there already"):
+        inside("study", "similarity", "-m", folder, "--save", str(tmp_path / "a.html"))

@@ -100,7 +100,7 @@ def test_kept_on_disk(folder, files, tmp_path, monkeypatch):
     first = features(pipe, *files, cache=tmp_path, limit=30)
     monkeypatch.setattr(type(pipe.model), "forward", None)
     again = features(pipe, *files, cache=tmp_path, limit=30)
-    assert again.found and not first.found and first.train_words < 300
+    assert again.cached and not first.cached and first.train_words < 300
     assert [row.f1 for row in again.rows] == [row.f1 for row in first.rows]
 
 

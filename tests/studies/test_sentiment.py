@@ -69,11 +69,11 @@ def test_the_same_as_the_article_by_hand(folder, files):
 def test_vectors_are_kept_and_found_again(folder, files, tmp_path, monkeypatch):
     pipe, heard = ch.load(folder, task="features"), []
     first = sentiment(pipe, *files, cache=tmp_path / "kept", watch=lambda *said: heard.append(said))
-    assert not first.found and len(list((tmp_path / "kept").iterdir())) == 2
+    assert not first.cached and len(list((tmp_path / "kept").iterdir())) == 2
     assert ("Reading", 0, 90) in heard and ("Reading", 90, 90) in heard and ("Reading", 40, 40) in heard
     monkeypatch.setattr(type(pipe.model), "forward", None)  # nothing is computed again
     again = sentiment(pipe, *files, cache=tmp_path / "kept")
-    assert again.found and again.rows == first.rows
+    assert again.cached and again.rows == first.rows
     monkeypatch.undo()
     for file in (tmp_path / "kept").iterdir():
         file.write_bytes(file.read_bytes()[:100])  # a damaged file is made anew
@@ -81,7 +81,7 @@ def test_vectors_are_kept_and_found_again(folder, files, tmp_path, monkeypatch):
     with torch.no_grad():
         next(pipe.model.stack.layers[3].parameters()).add_(0.5)  # other weights: other vectors
     other = sentiment(pipe, *files, cache=tmp_path / "kept")
-    assert not other.found and len(list((tmp_path / "kept").iterdir())) == 4
+    assert not other.cached and len(list((tmp_path / "kept").iterdir())) == 4
 
 
 def test_the_model_comes_back_as_it_was(folder, files):

@@ -12,7 +12,17 @@ from clearhead.explain.finding import Finding
 from clearhead.hub import Sentence
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.studies import similarity
-from clearhead.studies.similarity import BUILT_IN, CENTRED, OWN, SAME_WORDS, TRIPLES, Similarity, Way, auc, spearman
+from clearhead.studies.similarity import (
+    BUILT_IN,
+    CENTRED,
+    OWN,
+    SAME_WORDS,
+    TRIPLES,
+    PairCosines,
+    SimilarityStudy,
+    auc,
+    spearman,
+)
 from tests.studies.small import bert, table
 
 PAIRS = [
@@ -65,7 +75,7 @@ def test_a_sentence_model_shows_its_own(pipe):
     row = next(r for r in similarity(pipe, PAIRS).rows if r.vectors == OWN)
     one, two = (pipe.embed([pair[n] for pair in PAIRS[:2]]).numpy() for n in (0, 1))
     assert row.alike == pytest.approx(float((one * two).sum(1).mean()), abs=1e-5)
-    assert "trained for similarity" in similarity(pipe, PAIRS).says
+    assert "trained for similarity" in similarity(pipe, PAIRS).conclusion
 
 
 def test_ranks_with_ties():
@@ -109,8 +119,8 @@ def test_files(pipe, tmp_path):
 
 def test_words_follow_figures():
     def said(random, same_words=None):
-        rows = [Way(name, 0.9, 0.8, 0.1, 0.7, 0.5, random, same_words) for name in ("[CLS]", "mean")]
-        return Similarity("m", 4, same_words is not None, rows).says
+        rows = [PairCosines(name, 0.9, 0.8, 0.1, 0.7, 0.5, random, same_words) for name in ("[CLS]", "mean")]
+        return SimilarityStudy("m", 4, same_words is not None, rows).conclusion
 
     assert "narrow cone" in said(0.9) and "do not crowd" in said(0.1)
     assert "follow words" in said(0.9, 0.95) and "follow words" not in said(0.9, 0.5)
@@ -122,10 +132,10 @@ def test_a_study_is_a_finding(pipe, tmp_path):
     found = similarity(pipe)
     assert isinstance(found, Finding)
     text = repr(found)
-    assert "any two" in text and f"{found.rows[0].auc:.2f}" in text and found.says[:40] in text
+    assert "any two" in text and f"{found.rows[0].auc:.2f}" in text and found.conclusion[:40] in text
     rows = list(csv.reader(found.save(tmp_path / "a.csv").open()))
     assert len(rows) == len(found.rows) + 1 and rows[1][0] == found.rows[0].vectors
-    assert json.loads(found.save(tmp_path / "a.json").read_text())["kind"] == "study"
+    assert json.loads(found.save(tmp_path / "a.json").read_text())["kind"] == "similarity-study"
     page = found.save(tmp_path / "a.html").read_text()
     assert page.startswith("<!DOCTYPE html>") and "any two" in page and "://" not in page
     assert "any two" in found._repr_html_() and "<html" not in found._repr_html_()

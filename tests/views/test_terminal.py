@@ -26,7 +26,9 @@ from clearhead.explain.sampling import sampling
 from clearhead.explain.similarity import similarity
 from clearhead.explain.walk import walk
 from clearhead.views.page import compact, page
-from clearhead.views.terminal import _shade, drawn, telling_head, text_of
+from clearhead.views.terminal import drawn, text_of
+from clearhead.views.terminal.attention import telling_head
+from clearhead.views.terminal.elements import shade
 from tests.explain.samples import TEXT, small
 
 CHANGED = TEXT.replace("cat sat", "dog sat")
@@ -107,9 +109,9 @@ def test_the_telling_head_is_not_one_that_looks_back_one_step(pipe):
 
 
 def test_ink_grows():
-    shades = [_shade(share)[0] for share in (0.0, 0.05, 0.3, 0.5, 0.7, 1.0)]
+    shades = [shade(share)[0] for share in (0.0, 0.05, 0.3, 0.5, 0.7, 1.0)]
     assert shades == [" ", "·", "░", "▒", "▓", "█"]
-    assert _shade(float("nan")) == "  "
+    assert shade(float("nan")) == "  "
 
 
 def test_no_token_moves_the_cursor(pipe):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, show_finding, waiting
+from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
+from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
-    from clearhead.explain import Finding
     from clearhead.explain.params import Param
     from clearhead.explain.questions import Question
     from clearhead.pipeline import Pipeline
@@ -42,17 +40,15 @@ def command(
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the questions; with --model, which ones fit.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Show what can be set, its defaults and what it means.")] = False,
-    save: Annotated[
-        Path | None, typer.Option(help="Save the answer: .html (a live picture), .json or .csv.", metavar="FILE")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if there is one.")] = False,
-    browse: Annotated[bool, typer.Option("--open", help="Open the picture in the browser.")] = False,
+    save: Save = None,
+    overwrite: Overwrite = False,
+    browse: Browse = False,
     task: Annotated[str | None, typer.Option(help="Which head to load; default: the checkpoint's own.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the answer's rows as CSV.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:  # fmt: skip
     """Look inside a model: who looks at whom, which words mattered, what each layer would say.
 
@@ -88,8 +84,7 @@ def command(
         _show(asked, load(model) if model else None, as_json)
         return
     params = checked(asked, _named(settings or []))
-    if save is not None or browse:
-        _check_target(save, overwrite, browse)
+    check_target(save, overwrite, browse)
     given = _text(asked, text, file)
     model = model or DEFAULT
     pipe = load(model)
@@ -97,13 +92,8 @@ def command(
         if param.kind == "model" and params[param.name] is not None:
             params[param.name] = load(params[param.name])
     with waiting(f"{asked.title}  Asking {model} …"):
-        found = asked.ask(pipe, given, second, **params)
-        kept = _keep(found, save, browse)
-    show_finding(found, as_json, as_csv)
-    if kept is not None:
-        note(f"Saved to {kept}")
-    if kept is not None and browse and not webbrowser.open(kept.resolve().as_uri()):
-        note("No browser could be opened; open the file yourself.")
+        finding = asked.ask(pipe, given, second, **params)
+    show_finding(finding, as_json, as_csv, save, browse)
 
 
 # ---- what is asked
@@ -137,32 +127,6 @@ def _text(asked: Question, text: str | None, file: Path | None) -> str:
             "(or - for standard input, or --file)."
         )
     return text or ""
-
-
-# ---- what becomes of the answer
-
-
-def _check_target(save: Path | None, overwrite: bool, browse: bool) -> None:
-    """Before anything is computed."""
-    if save is None:
-        return
-    if save.suffix.lower() not in (".html", ".json", ".csv"):
-        raise InputError(f"An answer is saved as .html, .json or .csv, not as {save.name!r}.")
-    if browse and save.suffix.lower() != ".html":
-        raise InputError(f"--open shows a page: save as .html, not as {save.name!r}.")
-    target = save.expanduser()
-    if target.exists() and not overwrite:
-        raise InputError(f"{save} is there already. Choose another name, or add --overwrite to replace it.")
-    if not target.parent.is_dir():
-        raise InputError(f"There is no folder {target.parent}. Make it first, or save elsewhere.")
-
-
-def _keep(found: Finding, save: Path | None, browse: bool) -> Path | None:
-    if save is not None:
-        return found.save(save)
-    if browse:
-        return found.save(Path(tempfile.mkdtemp(prefix="clearhead-")) / f"{found.kind}.html")
-    return None
 
 
 # ---- what can be asked

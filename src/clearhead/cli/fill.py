@@ -29,10 +29,10 @@ def command(
     if as_json:
         print_json({"model": model, "text": text, "gaps": [[asdict(g) for g in gap] for gap in gaps]})
         return
-    from clearhead.views.terminal import draw_guesses
+    from clearhead.views.terminal.elements import candidate_table
 
     for n, gap in enumerate(gaps, start=1):
         if len(gaps) > 1:
             out().print(f"gap {n}", style="dim")
-        out().print(draw_guesses([(g.token, g.probability) for g in gap]))
+        out().print(candidate_table([(g.token, g.probability) for g in gap]))
         out().print(gap[0].text, style="italic", markup=False)

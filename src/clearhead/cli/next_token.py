@@ -219,7 +219,7 @@ def _ask(terminal: bool) -> str | None:
 
 
 def _show(found: NextTokens, way: Way, numbered: bool, first: bool = True) -> None:
-    from clearhead.views.terminal import draw_next
+    from clearhead.views.terminal.generation import print_next_tokens
 
     added = found.text[len(way.given) :] if found.text.startswith(way.given) else ""
-    draw_next(found, out(), numbered=numbered, added=len(added), first=first)
+    print_next_tokens(found, out(), numbered=numbered, added=len(added), first=first)

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.style import MODEL_HELP, err, note, open_model, show_finding
+from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
+from clearhead.cli.style import MODEL_HELP, err, note, open_model
 
 if TYPE_CHECKING:
     from clearhead.studies.study import Watch
     from clearhead.train.engine.log import Event, Watcher
 
 app = typer.Typer(help="Small experiments from well-known articles, each one command.", no_args_is_help=True)
-EVERY = 10.0  # seconds between two lines, where there is no terminal
+LINE_INTERVAL = 10.0  # seconds between two lines, where there is no terminal
 
 Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, …")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
 
 
 @app.command("sentiment")
@@ -42,6 +41,9 @@ def sentiment_command(
     ] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep sentence vectors here; default: the user's cache.")] = None,
     device: Device = None,
+    save: Save = None,
+    overwrite: Overwrite = False,
+    browse: Browse = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -57,6 +59,7 @@ def sentiment_command(
 
       clearhead study sentiment --train train.tsv --test test.tsv --fine-tune --out runs/sst2
     """
+    check_target(save, overwrite, browse)
     pipe = open_model(model, task="features", device=device)
     from clearhead.studies import sentiment
     from clearhead.studies.frozen import default_cache
@@ -64,12 +67,12 @@ def sentiment_command(
     named = text is not None or label is not None
     columns = {"text": _column(text or "0"), "label": _column(label or "1")} if named else None
     with _watched() as watch:
-        found = sentiment(
+        finding = sentiment(
             pipe, train, test, sentences=sentences, folds=folds, columns=columns, cache=cache or default_cache(),
             fine_tune=out_folder if fine_tune else None, valid=valid, settings=settings or (), watch=watch,
             watchers=[_steps(watch)],
         )  # fmt: skip
-    show_finding(found, as_json, as_csv)
+    show_finding(finding, as_json, as_csv, save, browse)
 
 
 @app.command("features")
@@ -80,6 +83,9 @@ def features_command(
     limit: Annotated[int | None, typer.Option(min=1, help="Learn from so many sentences and no more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep the vectors here (large); default: nowhere.")] = None,
     device: Device = None,
+    save: Save = None,
+    overwrite: Overwrite = False,
+    browse: Browse = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -92,12 +98,13 @@ def features_command(
 
       clearhead study features --train train.conll --test test.conll
     """
+    check_target(save, overwrite, browse)
     pipe = open_model(model, task="features", device=device)
     from clearhead.studies import features
 
     with _watched() as watch:
-        found = features(pipe, train, test, limit=limit, cache=cache, watch=watch)
-    show_finding(found, as_json, as_csv)
+        finding = features(pipe, train, test, limit=limit, cache=cache, watch=watch)
+    show_finding(finding, as_json, as_csv, save, browse)
 
 
 @app.command("similarity")
@@ -107,6 +114,9 @@ def similarity_command(
         str | None, typer.Option(help="Pairs, a table: sentence, sentence, score; default: a small set of our own.")
     ] = None,
     device: Device = None,
+    save: Save = None,
+    overwrite: Overwrite = False,
+    browse: Browse = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -120,12 +130,13 @@ def similarity_command(
 
       clearhead study similarity --model sentence-transformers/all-MiniLM-L6-v2
     """
+    check_target(save, overwrite, browse)
     pipe = open_model(model, task="features", device=device)
     from clearhead.studies import similarity
 
     with _watched() as watch:
-        found = similarity(pipe, data, watch=watch)
-    show_finding(found, as_json, as_csv)
+        finding = similarity(pipe, data, watch=watch)
+    show_finding(finding, as_json, as_csv, save, browse)
 
 
 # ---- while it goes
@@ -136,17 +147,17 @@ def _watched() -> Iterator[Watch]:
     """A bar for each part of the work, on a terminal; elsewhere a line now and then."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console, told = err(), time.monotonic()
+    console, last_line = err(), time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=None)
 
-        def watch(said: str, done: int, of: int) -> None:
-            nonlocal told
-            progress.update(bar, description=said, completed=done, total=of)
-            if not console.is_terminal and time.monotonic() - told > EVERY:
-                note(f"{said}: {done:,} of {of:,}")
-                told = time.monotonic()
+        def watch(doing: str, done: int, total: int) -> None:
+            nonlocal last_line
+            progress.update(bar, description=doing, completed=done, total=total)
+            if not console.is_terminal and time.monotonic() - last_line > LINE_INTERVAL:
+                note(f"{doing}: {done:,} of {total:,}")
+                last_line = time.monotonic()
 
         yield watch
 
@@ -161,5 +172,5 @@ def _steps(watch: Watch) -> Watcher:
     return hear
 
 
-def _column(said: str) -> str | int:
-    return int(said) if said.lstrip("-").isdecimal() else said
+def _column(name: str) -> str | int:
+    return int(name) if name.lstrip("-").isdecimal() else name

@@ -15,7 +15,6 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from clearhead.explain import Finding
     from clearhead.pipeline import Pipeline
 
 MODEL_HELP = "A folder, a shipped name or a hub id."
@@ -51,16 +50,6 @@ def table_of(words: dict[str, str]) -> Table:
 
 def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
-
-
-def show_finding(found: Finding, as_json: bool = False, as_csv: bool = False) -> None:
-    """A finding on standard output: its picture, or everything as JSON, or its rows as CSV."""
-    if as_json:
-        print_json(found.to_dict())
-    elif as_csv:
-        print(found.to_csv(), end="")
-    else:
-        out().print(found)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def command(
         return
     from rich.text import Text
 
-    from clearhead.views.terminal import TOKEN_COLOURS, chip, show_spaces
+    from clearhead.views.terminal.elements import TOKEN_COLOURS, chip, show_spaces
 
     line = Text()
     for n, (token, number) in enumerate(zip(tokens, ids, strict=True)):

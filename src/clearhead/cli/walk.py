@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.style import DEFAULT, MODEL_HELP, open_model, show_finding
+from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
+from clearhead.cli.style import DEFAULT, MODEL_HELP, open_model
 
 
 def command(
@@ -22,7 +23,11 @@ def command(
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
+    save: Save = None,
+    overwrite: Overwrite = False,
+    browse: Browse = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Follow one token of a text through one layer of a real model, step by step.
 
@@ -33,8 +38,9 @@ def command(
 
       clearhead walk "A robot must obey the orders given it" -m openai-community/gpt2 --layer 5 --head 3
     """
+    check_target(save, overwrite, browse)
     pipe = open_model(model, dtype=dtype, device=device, revision=revision)
     from clearhead.explain import walk
 
-    found = walk(pipe, text, layer=layer, head=head, position=position, numbers=numbers, top_k=top_k)
-    show_finding(found, as_json)
+    finding = walk(pipe, text, layer=layer, head=head, position=position, numbers=numbers, top_k=top_k)
+    show_finding(finding, as_json, as_csv, save, browse)

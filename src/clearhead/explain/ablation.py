@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,10 +20,8 @@ from clearhead.explain.reading import at_rest
 from clearhead.explain.scores import rows_at_once, scores_of
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.tracing import trace
+from clearhead.pipeline import Pipeline
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True, repr=False, eq=False)

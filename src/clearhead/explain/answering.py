@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -11,10 +10,8 @@ from clearhead.errors import InputError
 from clearhead.explain.reading import Reading, read
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import units_of_ids
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 NEW_TOKENS = 16  # that a model which goes on writes, where nobody says how many
 

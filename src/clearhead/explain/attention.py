@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,11 +18,9 @@ from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import special_ids, word_groups, word_units
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 Kind = Literal["self", "encoder", "decoder", "cross"]
 Places = int | list[int] | range | tuple[int, ...] | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from clearhead.explain.finding import Finding
 from clearhead.explain.query_key import adds
 from clearhead.explain.reading import at_rest, call
 from clearhead.nn.tracing import trace
+from clearhead.pipeline import Pipeline
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -16,10 +16,8 @@ from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import at_rest
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 Fate = Literal["live", "dropped", "finished", "stopped"]
 _POSSIBLE = -1e8  # below it lies what a rule forbids

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -19,9 +19,7 @@ from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Attention, Block, Stack
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from clearhead.errors import InputError
+from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
 from clearhead.explain.neurons import Side, listen, need_sklearn
+from clearhead.pipeline import Pipeline
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.explain.attention import Places
-    from clearhead.pipeline import Pipeline
 
 USUAL = 6  # factors, where nobody says how many
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, call, places, read
 from clearhead.models.encoder_decoder import EncoderDecoderModel
@@ -22,12 +23,9 @@ from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts, token_id
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.explain.attention import Places
-    from clearhead.pipeline import Pipeline
 
 _AT_ONCE = 2**27  # scores held at a time: 512 MiB
 

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,18 +18,16 @@ from torch import Tensor
 
 from clearhead.errors import ClearheadError, InputError
 from clearhead.explain.answering import answer, writes
+from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, place, places, read
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import units_of_ids
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.explain.attention import Places
-    from clearhead.pipeline import Pipeline
 
 Side = Literal["encoder", "decoder"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,9 +14,7 @@ from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

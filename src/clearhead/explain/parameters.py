@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
 from clearhead.hub.describe import Description, Part, describe
 from clearhead.models import families
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

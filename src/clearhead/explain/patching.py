@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
@@ -23,10 +23,8 @@ from clearhead.explain.reading import at_rest, places
 from clearhead.explain.scores import Scores, rows_at_once, scores_of
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.tracing import tap_points, trace
+from clearhead.pipeline import Pipeline
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 By = Literal["position", "head"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -25,9 +25,7 @@ from clearhead.nn.disentangled import DisentangledAttention
 from clearhead.nn.positions import RelativeBuckets, RelativeKeys, Rotary, SinusoidalPositions
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from clearhead.nn.stack import Stack
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline
 
 Way = Literal["sinusoidal", "learned", "rotary", "distance-bias", "distance-vectors"]
 

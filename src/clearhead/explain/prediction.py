@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,11 +23,9 @@ from clearhead.models.heads import (
     SpanHead,
     TokenHead,
 )
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts, units_of_ids
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 What = Literal["label", "labels", "number", "next-sentence", "word", "token-label", "replaced", "span"]
 FOLLOWS = ("follows", "does not follow")  # in the order of the head's two scores

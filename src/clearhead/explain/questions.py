@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from clearhead.errors import ClearheadError, InputError, did_you_mean
 from clearhead.explain.ablation import ablation
@@ -38,11 +38,8 @@ from clearhead.explain.similarity import similarity
 from clearhead.explain.walk import walk
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import ChoiceHead, TokenHead
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import token_id
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
-
 
 # ---- what a question is
 

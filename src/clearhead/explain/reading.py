@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +17,9 @@ from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import units_of, units_of_ids
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.answering import answer, writes
+from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import at_rest, places
 from clearhead.models.encoder_decoder import EncoderDecoderModel
@@ -32,12 +33,9 @@ from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts, token_id
 from clearhead.units import TokenUnit
-
-if TYPE_CHECKING:
-    from clearhead.explain.attention import Places
-    from clearhead.pipeline import Pipeline
 
 Method = Literal["gradient-x-input", "gradient-norm", "integrated-gradients", "occlusion"]
 METHODS: tuple[Method, ...] = ("gradient-x-input", "gradient-norm", "integrated-gradients", "occlusion")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -16,10 +16,8 @@ from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import at_rest
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 SHAPES = ("temperature", "top_k", "top_p")  # in the order in which they act
 _OTHERS = ("min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")  # act after them, where a model asks for them

@@ -6,7 +6,7 @@ For what changes the model inside and looks at how the answer moves: many change
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,10 +16,8 @@ from clearhead.explain.next_token import Candidate
 from clearhead.explain.reading import Reading, place
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
+from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts, token_id
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
 
 _AT_ONCE = 2**26  # numbers in flight in one forward pass, roughly: 256 MiB
 _MOST_ROWS = 64

@@ -14,22 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
+from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import Reading, at_rest, call, places, read
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.tracing import trace
-
-if TYPE_CHECKING:
-    from clearhead.explain.attention import Places
-    from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline
 
 Measure = Literal["cka", "cca"]
 LEAST = 4  # tokens; the unbiased estimate is not defined for fewer

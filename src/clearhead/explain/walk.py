@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -21,9 +21,7 @@ from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
-
-if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline
 
 Role = Literal["query", "key", "value", "plain"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from clearhead.errors import InputError
 from clearhead.pipeline import Pipeline
 from clearhead.studies.frozen import Frozen, encoder, frozen, longest
 from clearhead.studies.probe import fitted, logistic_regression, scikit_learn
-from clearhead.studies.study import Study, Watch, blocks, empty_table, percent, silent
+from clearhead.studies.study import Study, Watch, silent
 from clearhead.train.data.formats import ENDINGS
 from clearhead.train.data.sources import Source, open_source
 from clearhead.train.objectives.base import IGNORED, Batch, Example
@@ -42,7 +42,7 @@ CHOICES: dict[str, Callable[[Frozen], np.ndarray]] = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class FeatureScore:
     """How well names are found from one choice of features."""
 
     features: str
@@ -55,11 +55,14 @@ class Choice:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Features(Study):
+class FeaturesStudy(Study):
     """
     outside   the accuracy of words that calling none a name would get (its F1 is 0)
     seconds   for reading all sentences
+    cached    the vectors were on disk already
     """
+
+    kind: ClassVar[str] = "features-study"
 
     model: str
     layers: int
@@ -67,26 +70,9 @@ class Features(Study):
     train_words: int
     test_words: int
     outside: float
-    rows: list[Choice]
+    rows: list[FeatureScore]
     seconds: float
-    found: bool
-
-    def shown(self) -> Iterator[Any]:
-        from rich.text import Text
-
-        table = empty_table(self.model, "features", "width", "F1", "precision", "recall", "words right", "")
-        best = max(row.f1 for row in self.rows) or 1.0
-        for row in self.rows:
-            cells = (percent(share) for share in (row.f1, row.precision, row.recall, row.accuracy))
-            name = Text(row.features, style="bold" if row.f1 == best else "")
-            table.add_row(name, f"{row.width:,}", *cells, blocks(row.f1 / best))
-        yield table
-        yield Text(
-            f"Names in {self.test_words:,} words, learned from {self.train_words:,}; a linear tagger on each word's "
-            f"frozen vector (not a BiLSTM). Calling no word a name gets {self.outside:.1%} of words and no name. "
-            f"Reading took {self.seconds:.0f} s, fitting {sum(row.seconds for row in self.rows):.0f} s.",
-            "dim",
-        )
+    cached: bool
 
 
 def features(
@@ -99,7 +85,7 @@ def features(
     steps: int = STEPS,
     cache: str | os.PathLike[str] | None = None,
     watch: Watch = silent,
-) -> Features:
+) -> FeaturesStudy:
     """Compare the six choices on a tagging task. A word's vector is that of its first piece.
 
     train, test   CoNLL files, or anything else with tokens and tags
@@ -129,13 +115,13 @@ def features(
         x = CHOICES[name](read["train"])
         probe = fitted(logistic_regression(True, strength, steps), x, tags)
         guesses = probe.predict(CHOICES[name](read["test"]))
-        told = judged(objective, guesses, wanted["test"])
-        rows.append(Choice(name, x.shape[1], told["f1"], told["precision"], told["recall"], told["accuracy"],
-                           time.perf_counter() - began))  # fmt: skip
+        metrics = judged(objective, guesses, wanted["test"])
+        numbers = (metrics[key] for key in ("f1", "precision", "recall", "accuracy"))
+        rows.append(FeatureScore(name, x.shape[1], *numbers, time.perf_counter() - began))
     watch("Fitting", len(CHOICES), len(CHOICES))
     words = np.concatenate(wanted["test"])
     names = objective.labels.names
-    return Features(
+    return FeaturesStudy(
         model=pipe.name,
         layers=layers,
         tags=names,
@@ -144,7 +130,7 @@ def features(
         outside=float((words == names.index(OUTSIDE)).mean()) if OUTSIDE in names else 0.0,
         rows=rows,
         seconds=reading,
-        found=all(part.found for part in read.values()),
+        cached=all(part.found for part in read.values()),
     )
 
 

@@ -10,10 +10,10 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
@@ -23,7 +23,7 @@ from clearhead.models.sentence import Pooling
 from clearhead.pipeline import Pipeline
 from clearhead.studies.frozen import Frozen, frozen, longest
 from clearhead.studies.probe import logistic_regression, scikit_learn
-from clearhead.studies.study import Study, Watch, blocks, empty_table, percent, silent
+from clearhead.studies.study import Study, Watch, silent
 from clearhead.train import train as run_recipe
 from clearhead.train.data.sources import Source, open_source
 from clearhead.train.engine.log import Event, Watcher
@@ -35,7 +35,7 @@ FINE_TUNED = "fine-tuned"
 
 
 @dataclass(frozen=True)
-class Score:
+class ClassifierScore:
     """
     accuracy       the mean over the folds of cross-validation, and its spread (one standard deviation)
     standardised   the same mean for features brought to mean 0 and spread 1 first
@@ -53,35 +53,23 @@ class Score:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Sentiment(Study):
+class SentimentStudy(Study):
     """
     majority   what always saying the commoner label would get, in cross-validation and on the test file
     seconds    for reading the sentences, for the regressions, for fine-tuning
-    found      the vectors were on disk already
+    cached     the vectors were on disk already
     """
+
+    kind: ClassVar[str] = "sentiment-study"
 
     model: str
     folds: int
     labels: list[str]
     majority: float
     majority_test: float | None
-    rows: list[Score]
+    rows: list[ClassifierScore]
     seconds: dict[str, float]
-    found: bool
-
-    def shown(self) -> Iterator[Any]:
-        from rich.text import Text
-
-        table = empty_table(self.model, "features", "sentences", f"{self.folds} folds", "standardised", "test file", "")
-        table.add_row("commoner label", "", percent(self.majority), "", percent(self.majority_test), "")
-        for row in self.rows:
-            shown = row.test if row.test is not None else row.accuracy
-            shares = (percent(row.accuracy, row.spread), percent(row.standardised), percent(row.test))
-            table.add_row(Text(row.features), f"{row.sentences:,}", *shares, blocks(shown or 0.0))
-        yield table
-        spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in self.seconds.items())
-        disk = " (the vectors were on disk)" if self.found else ""
-        yield Text(f"Frozen encoder; logistic regression on its vectors, cross-validated. {spent}{disk}.", "dim")
+    cached: bool
 
 
 def sentiment(
@@ -98,7 +86,7 @@ def sentiment(
     settings: Iterable[str] = (),
     watch: Watch = silent,
     watchers: Iterable[Watcher] = (),
-) -> Sentiment:
+) -> SentimentStudy:
     """How well a regression on frozen vectors tells the labels apart, and optionally how much fine-tuning adds.
 
     train, test   files of labelled sentences (as a recipe names data); by default column 0 is the text, 1 the label
@@ -136,7 +124,7 @@ def sentiment(
         rows.append(_fine_tuned(pipe, train, test, valid, columns, Path(fine_tune), settings, watchers))
         seconds["fine-tuning"] = time.perf_counter() - began
     commonest = Counter(wanted["train"].tolist()).most_common(1)[0][0]
-    return Sentiment(
+    return SentimentStudy(
         model=pipe.name,
         folds=folds,
         labels=objective.labels.names,
@@ -144,7 +132,7 @@ def sentiment(
         majority_test=float((wanted["test"] == commonest).mean()) if "test" in wanted else None,
         rows=rows,
         seconds=seconds,
-        found=all(part.found for part in read.values()),
+        cached=all(part.found for part in read.values()),
     )
 
 
@@ -182,16 +170,16 @@ def _check_folds(labels: np.ndarray, folds: int, objective: Classification) -> N
         )
 
 
-def _score(name: str, read: dict[str, Frozen], wanted: dict[str, np.ndarray], folds: int) -> Score:
+def _score(name: str, read: dict[str, Frozen], wanted: dict[str, np.ndarray], folds: int) -> ClassifierScore:
     """Cross-validated on the training sentences; then fitted to all of them, and measured on the test file."""
     x, y = read["train"][name], wanted["train"]
     validated = scikit_learn("model_selection").cross_val_score
-    found = validated(logistic_regression(), x, y, cv=folds)
+    scores = validated(logistic_regression(), x, y, cv=folds)
     standardised = validated(logistic_regression(standardised=True), x, y, cv=folds)
     test = None
     if "test" in read:
         test = float(logistic_regression().fit(x, y).score(read["test"][name], wanted["test"]))
-    return Score(name, len(y), float(found.mean()), float(found.std()), float(standardised.mean()), test)
+    return ClassifierScore(name, len(y), float(scores.mean()), float(scores.std()), float(standardised.mean()), test)
 
 
 def _fine_tuned(
@@ -203,7 +191,7 @@ def _fine_tuned(
     out: Path,
     settings: Iterable[str],
     watchers: Iterable[Watcher],
-) -> Score:
+) -> ClassifierScore:
     recipe = {
         "objective": "classification",
         "out": str(out),
@@ -223,4 +211,4 @@ def _fine_tuned(
     done = run_recipe(recipe, settings, [*watchers, begun])
     if not done.finished:
         raise InputError(f"Fine-tuning was stopped at step {done.step}. The same command goes on from there.")
-    return Score(FINE_TUNED, sentences[-1], None, None, None, done.test.get("accuracy"))
+    return ClassifierScore(FINE_TUNED, sentences[-1], None, None, None, done.test.get("accuracy"))

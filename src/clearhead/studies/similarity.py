@@ -7,9 +7,9 @@ Reimers and Gurevych (2019) found [CLS] vectors and averages of raw BERT worse t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from clearhead.errors import InputError
 from clearhead.models.sentence import Pooling
 from clearhead.pipeline import Pipeline
 from clearhead.studies.frozen import encoder, frozen, longest
-from clearhead.studies.study import Study, Watch, empty_table, silent
+from clearhead.studies.study import Study, Watch, silent
 from clearhead.train.data.sources import open_source
 from clearhead.train.objectives.base import Batch, Example
 from clearhead.train.objectives.texts import TextObjective, number_of, text_of
@@ -95,7 +95,7 @@ OWN = "Sentence-BERT head"
 
 
 @dataclass(frozen=True)
-class Way:
+class PairCosines:
     """Cosines of one kind of vector.
 
     alike, unlike   their mean over the pairs of the upper and of the lower half of the scale
@@ -117,30 +117,16 @@ class Way:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Similarity(Study):
+class SimilarityStudy(Study):
+    kind: ClassVar[str] = "similarity-study"
+
     model: str
     pairs: int
     built_in: bool
-    rows: list[Way]
-
-    def shown(self) -> Iterator[Any]:
-        from rich.text import Text
-
-        more = ("same words",) if self.built_in else ()
-        table = empty_table(self.model, "vectors", "alike", "unlike", "gap", "AUC", "Spearman", "any two", *more)
-        for row in self.rows:
-            numbers = [row.alike, row.unlike, row.gap, row.auc, row.spearman, row.random, row.same_words]
-            table.add_row(Text(row.vectors), *(f"{number:.2f}" for number in numbers if number is not None))
-        yield table
-        yield Text(
-            f"Mean cosines of {self.pairs} pairs. AUC: the chance that a pair that is alike has a higher cosine than "
-            "one that is not; 0.50 is a guess.",
-            "dim",
-        )
-        yield Text(self.says)
+    rows: list[PairCosines]
 
     @property
-    def says(self) -> str:
+    def conclusion(self) -> str:
         """What the figures show, in words that depend on them."""
         by = {row.vectors: row for row in self.rows}
         cls, best = by["[CLS]"], max(self.rows, key=lambda row: (row.auc, row.gap))
@@ -167,7 +153,7 @@ def similarity(
     *,
     cache: str | os.PathLike[str] | None = None,
     watch: Watch = silent,
-) -> Similarity:
+) -> SimilarityStudy:
     """How well cosines of different vectors tell sentences that mean the same from others.
 
     data    pairs with scores: a file with two sentences and a number in a row (STS benchmark, for instance), or a list
@@ -189,11 +175,13 @@ def similarity(
         every = (unit[first] * unit[second]).sum(1)
         cosines, trapped = every[: len(pairs)], every[len(pairs) :]
         alike, unlike = float(cosines[high].mean()), float(cosines[~high].mean())
+        separation = auc(cosines[high], cosines[~high])
+        apart = float(_no_pairs(unit, first, second).mean())
+        same_words = float(trapped.mean()) if traps else None
         rows.append(
-            Way(name, alike, unlike, alike - unlike, auc(cosines[high], cosines[~high]), spearman(cosines, scores),
-                float(_no_pairs(unit, first, second).mean()), float(trapped.mean()) if traps else None)
-        )  # fmt: skip
-    return Similarity(pipe.name, len(pairs), data is None, rows)
+            PairCosines(name, alike, unlike, alike - unlike, separation, spearman(cosines, scores), apart, same_words)
+        )
+    return SimilarityStudy(pipe.name, len(pairs), data is None, rows)
 
 
 def _pairs(data: Any) -> list[Pair]:

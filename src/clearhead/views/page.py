@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 import json
 import re
 from dataclasses import fields, is_dataclass
@@ -12,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding, plain
+from clearhead.views.terminal import DRAWERS, drawn
 
 WEB = Path(__file__).with_name("web")
+WIDTH = 110  # of a table on a page, in characters
 _PACKED = 512  # arrays of more numbers travel as bytes
 _IMPORT = re.compile(r'(\bfrom\s+|\bimport\s+)"\./([\w.]+\.js)"')
 # `<` would let a text end the script it stands in; the others are line ends to old JavaScript.
@@ -25,11 +29,17 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 def page(finding: Finding) -> str:
     """The whole page. `?lang=zh` and `?theme=dark` choose; what is pinned stands behind `#`."""
-    return _document(finding, inset=False)
+    return (
+        _document(finding, inset=False)
+        if has_figure(finding.kind)
+        else _printed(finding).export_html(inline_styles=True)
+    )
 
 
 def fragment(finding: Finding, height: int = 560) -> str:
     """The figure for a notebook: a frame that holds everything and takes the height it needs."""
+    if not has_figure(finding.kind):
+        return _printed(finding).export_html(inline_styles=True, code_format="<pre>{code}</pre>")
     inside = html.escape(_document(finding, inset=True), quote=True)
     title = html.escape(f"Clearhead: {finding.kind}", quote=True)
     return (
@@ -90,6 +100,18 @@ def modules(first: str) -> dict[str, str]:
             found[name] = _source(name)
             waiting += [match[2] for match in _IMPORT.finditer(found[name])]
     return found
+
+
+def has_figure(kind: str) -> bool:
+    """Whether a module of the page draws it. What has only a drawing for the terminal is shown as that."""
+    return (WEB / f"{kind.replace('-', '_')}.js").is_file() or kind not in DRAWERS
+
+
+def _printed(finding: Finding) -> Console:
+    """A console that has recorded what the terminal shows, and has shown it to nobody."""
+    console = Console(file=io.StringIO(), width=WIDTH, record=True, highlight=False)
+    console.print(drawn(finding))
+    return console
 
 
 def module_of(kind: str) -> str:

@@ -1,0 +1,77 @@
+"""Findings in the terminal, in the colours they have everywhere: queries violet, keys orange, values blue."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.text import Text
+
+from clearhead.explain.finding import Finding
+from clearhead.views.terminal.attention import draw_ablation, draw_attention, draw_attention_steps, draw_query_key
+from clearhead.views.terminal.attribution import draw_patching, draw_saliency
+from clearhead.views.terminal.generation import draw_beams, draw_caching, draw_next_tokens, draw_sampling
+from clearhead.views.terminal.layers import draw_comparison, draw_hidden_states, draw_similarity
+from clearhead.views.terminal.model import draw_parameters, draw_positions
+from clearhead.views.terminal.neurons import draw_factors, draw_neurons, draw_top_tokens
+from clearhead.views.terminal.prediction import draw_prediction
+from clearhead.views.terminal.studies import draw_features, draw_sentiment, draw_similarity_study
+from clearhead.views.terminal.walk import draw_walk
+
+
+def drawn(finding: Finding) -> RenderableType:
+    """The finding as something `rich` prints, as wide as the terminal is."""
+    return _Drawing(finding)
+
+
+def text_of(finding: Finding) -> str:
+    """The same as a string: with colours where the output is a terminal, else without."""
+    colour = sys.stdout is not None and sys.stdout.isatty()
+    width = min(shutil.get_terminal_size((100, 40)).columns, 160)
+    console = Console(file=io.StringIO(), width=width, force_terminal=colour, highlight=False)
+    console.print(drawn(finding))
+    return console.file.getvalue().rstrip("\n")  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    finding: Finding
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        draw = DRAWERS.get(self.finding.kind)
+        if draw is None:
+            yield Text(f"{self.finding.kind}: no picture for the terminal; see .to_dict() or .save(…).")
+        else:
+            yield from draw(self.finding, options.max_width)
+
+
+DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
+    "walk": draw_walk,
+    "next-tokens": draw_next_tokens,
+    "attention": draw_attention,
+    "query-key": draw_query_key,
+    "attention-steps": draw_attention_steps,
+    "ablation": draw_ablation,
+    "saliency": draw_saliency,
+    "hidden-states": draw_hidden_states,
+    "comparison": draw_comparison,
+    "neurons": draw_neurons,
+    "factors": draw_factors,
+    "similarity": draw_similarity,
+    "patching": draw_patching,
+    "top-tokens": draw_top_tokens,
+    "beams": draw_beams,
+    "positions": draw_positions,
+    "parameters": draw_parameters,
+    "prediction": draw_prediction,
+    "sampling": draw_sampling,
+    "cache": draw_caching,
+    "sentiment-study": draw_sentiment,
+    "features-study": draw_features,
+    "similarity-study": draw_similarity_study,
+}

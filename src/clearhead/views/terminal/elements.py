@@ -1,0 +1,146 @@
+"""What every drawing is made of: colours, bars, shaded matrices, highlighted texts, tables of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+COLOURS = {"query": "#9b7be0", "key": "#e08f3c", "value": "#4a8fd8", "plain": ""}
+# Tokens take turns, so that neighbours can be told apart.
+TOKEN_COLOURS = ("#7a4fd0", "#b5651d", "#2f74c0", "#3f9b5f", "#c0447f")
+BAR_WIDTH = 24
+ACCENT, WARM, PLUS, MINUS = "#8a6ff0", (232, 145, 47), "#2f9d95", "#cf5c48"
+HEADS = ("#4f86d0", "#d9772b", "#2f9d6b", "#d0555c", "#8f70d6", "#9c7452", "#d065a5", "#7f8c97", "#a39a2a", "#2aa0b0")
+_SHADES = " ·░▒▓█"  # from nothing to everything
+
+
+def show_spaces(token: str) -> str:
+    """A token with its spaces and line breaks made visible."""
+    shown = token.replace("▁", "␣").replace(" ", "␣").replace("\r", "␍").replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+
+
+def bar(share: float, width: int = BAR_WIDTH) -> str:
+    """A bar of eighths: `share` of `width` cells."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def chip(text: str) -> str:
+    """Text that a terminal does not break inside: its spaces are hard ones."""
+    return f" {text} ".replace(" ", "\u00a0")
+
+
+def one_line(text: str) -> str:
+    shown = text.replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+
+
+def fit(text: str, width: int) -> str:
+    """Exactly so many cells."""
+    line = Text(text)
+    line.truncate(width, overflow="ellipsis")
+    return line.plain + " " * (width - line.cell_len)
+
+
+def fit_right(text: str, width: int) -> str:
+    fitted = fit(text, width)
+    return " " * (len(fitted) - len(fitted.rstrip(" "))) + fitted.rstrip(" ")
+
+
+def heading(finding: Any, question: str) -> Text:
+    return Text.assemble((str(getattr(finding, "model", "")), "bold"), f"  {question}\n")
+
+
+def footnote(text: str) -> Text:
+    return Text(f"\n{text}", style="dim")
+
+
+def unit_names(tokens: Sequence[Any]) -> list[str]:
+    return [show_spaces(token if isinstance(token, str) else token.text) for token in tokens]
+
+
+def candidate_table(guesses: list[tuple[str, float]], tokens: bool = True) -> Table:
+    """Candidates with their chances, as a number and as a bar against the best. Of tokens, spaces are shown."""
+    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
+    best = max((chance for _, chance in guesses), default=1.0) or 1.0
+    for token, chance in guesses:
+        name = Text(show_spaces(token) if tokens else token)
+        table.add_row(name, f"{chance:7.2%}", Text(bar(chance / best), style=COLOURS["value"]))
+    return table
+
+
+def shade(share: float) -> str:
+    """Two cells of ink."""
+    level = 0 if not share > 0.004 else 1 + min(int(share * (len(_SHADES) - 1)), len(_SHADES) - 2)
+    return _SHADES[level] * 2
+
+
+def signed_cell(value: float, most: float) -> tuple[str, str]:
+    share = abs(value) / (most or 1.0) if value == value else 0.0
+    return shade(share), MINUS if value < 0 else PLUS
+
+
+def matrix(
+    rows: Sequence[str], columns: int, cell: Callable[[int, int], tuple[str, str]], width: int, most: int = 40
+) -> Iterator[RenderableType]:
+    """Shaded cells (text, style) behind the names of their rows; what does not fit is cut and said."""
+    label = min(max((cell_len(row) for row in rows), default=1), max(8, width // 4))
+    room = max(1, (width - label - 2) // len(cell(0, 0)[0]))
+    for n, row in enumerate(rows[:most]):
+        line = Text(row)
+        line.truncate(label, overflow="ellipsis")
+        line = Text(" " * (label - line.cell_len)) + line + Text("  ")
+        for k in range(min(columns, room)):
+            text, style = cell(n, k)
+            line.append(text, style=style)
+        yield line
+    left = [
+        f"{len(rows) - most} more rows" if len(rows) > most else "",
+        f"{columns - room} more columns" if columns > room else "",
+    ]
+    if any(left):
+        yield Text(f'… {" and ".join(filter(None, left))}: see .save("….html").', style="dim")
+
+
+def signed_matrix(rows: Sequence[str], values: np.ndarray, width: int) -> Iterator[RenderableType]:
+    most = float(np.abs(values).max()) or 1.0
+    yield from matrix(rows, values.shape[1], lambda r, k: signed_cell(float(values[r, k]), most), width)
+
+
+def header(names: Sequence[str], label: int, cell: int, width: int) -> Text:
+    """Names of columns, as far as a matrix beside rows of this label reaches."""
+    room = max(1, (width - label - 2) // cell)
+    return Text(" " * (label + 2) + "".join(" " + fit_right(name, cell - 1) for name in names[:room]), style="dim")
+
+
+def highlighted(
+    names: Sequence[str], shares: Sequence[float], numbers: bool = True, ink: tuple[int, int, int] = WARM
+) -> Text:
+    """A text with a highlight behind each token, as strong as its share of the largest."""
+    high = max((share for share in shares if share == share), default=0.0) or 1.0
+    line = Text()
+    for name, share in zip(names, shares, strict=True):
+        strength = share / high if share == share else -1.0
+        number = f" {share:.0%}" if numbers and share >= 0.005 else ""
+        if strength < 0:
+            style = "dim"
+        elif strength < 0.12:
+            style = ""
+        else:
+            style = "#1c1b19 on #" + "".join(f"{round(245 + (part - 245) * strength):02x}" for part in ink)
+        line.append(chip(name + number), style=style)
+        line.append(" ")
+    return line
+
+
+def layer_rows(layers: Sequence[int]) -> list[tuple[int, str]]:
+    """From the last layer down to the embedding, as in the stacks of the papers."""
+    return [(n, "embedding" if layers[n] == 0 else f"layer {layers[n]}") for n in reversed(range(len(layers)))]
