@@ -116,8 +116,9 @@ def features(
         probe = fitted(logistic_regression(True, strength, steps), x, tags)
         guesses = probe.predict(CHOICES[name](read["test"]))
         metrics = judged(objective, guesses, wanted["test"])
-        numbers = (metrics[key] for key in ("f1", "precision", "recall", "accuracy"))
-        rows.append(FeatureScore(name, x.shape[1], *numbers, time.perf_counter() - began))
+        f1, precision, recall, accuracy = (metrics[key] for key in ("f1", "precision", "recall", "accuracy"))
+        seconds = time.perf_counter() - began
+        rows.append(FeatureScore(name, x.shape[1], f1, precision, recall, accuracy, seconds))
     watch("Fitting", len(CHOICES), len(CHOICES))
     words = np.concatenate(wanted["test"])
     names = objective.labels.names
