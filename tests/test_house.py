@@ -16,7 +16,7 @@ FLOORS = [
     {"messages"},
     {"errors"},
     {"schema"},
-    {"units"},
+    {"files", "units"},
     {"nn", "text"},
     {"models"},
     {"hub"},

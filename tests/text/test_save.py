@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken
 
 from clearhead.errors import TokenizerError
-from clearhead.text import files, load_tokenizer, train_tokenizer
+from clearhead.text import load_tokenizer, train_tokenizer
 from tests.text.compare import both, same_encoding, same_everything
 from tests.text.samples import awkward_texts
 
@@ -128,7 +128,7 @@ def test_an_interrupted_save_leaves_the_old_file(trained, tmp_path, monkeypatch)
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     tok.add_tokens(["another"])
     with pytest.raises(TokenizerError, match="No space left"):
         tok.save(tmp_path)

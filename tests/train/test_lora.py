@@ -235,6 +235,19 @@ def test_target_modules_name_only_what_is_adapted(tmp_path):
     assert named == [f"encoder.block.{n}.layer.0.SelfAttention.q" for n in (0, 1)]
 
 
+def test_a_save_that_fails_leaves_the_adapter_before(tmp_path, monkeypatch):
+    save_adapter(learnt(add_lora(make())), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full_disk(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(json, "dumps", full_disk)  # the weights are written by then, the configuration is not
+    with pytest.raises(CheckpointError, match="No space left"):
+        save_adapter(learnt(add_lora(make(), rank=2)), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_wrong_adapters_are_refused(tmp_path):
     save_adapter(learnt(add_lora(make())), tmp_path)
     config = json.loads((tmp_path / "adapter_config.json").read_text())

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
-from clearhead.text.files import write_whole
 from clearhead.train import train
 from clearhead.train.engine import state
 from clearhead.train.engine.state import Checkpoints, Progress
@@ -302,13 +301,3 @@ def test_a_read_only_folder(tmp_path):
         pass
     with pytest.raises(CheckpointError, match="Permission denied"):
         train(recipe(tmp_path, out=str(folder / "run")))
-
-
-def test_a_small_file_is_whole(tmp_path, monkeypatch):
-    path = tmp_path / "result.json"
-    write_whole(path, b"one", CheckpointError)
-    write_whole(path, b"two", CheckpointError)
-    monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(CheckpointError, match="No space left"):
-        write_whole(path, b"three", CheckpointError)
-    assert path.read_text() == "two" and [p.name for p in tmp_path.iterdir()] == ["result.json"]

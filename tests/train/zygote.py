@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch._dynamo  # the optimisers would import it, in every fork
 
-from clearhead import pipeline
+from clearhead import files, pipeline
 from clearhead.text import train_tokenizer
 from clearhead.train import train
 from clearhead.train.data.table import TableWriter
@@ -78,8 +78,8 @@ def child(said: dict, kill_at: int | None, answer: int) -> None:
     state.save_file = half_written(clock)
     for owner, name in (
         (TableWriter, "_finish"), (TableWriter, "_close_shard"), (Loop, "_step"), (Loop, "_evaluated"),
-        (Log, "__call__"), (state.Checkpoints, "_tidy"), (state.Checkpoints, "_sweep"), (state, "flush"),
-        (run, "write_whole"),
+        (Log, "__call__"), (state.Checkpoints, "_tidy"), (state.Checkpoints, "_sweep"), (files, "fsync"),
+        (run, "atomic_write"),
         (pipeline.Pipeline, "save"), (Path, "rename"), (run, "prepare"),
     ):  # fmt: skip
         clock.around(owner, name)

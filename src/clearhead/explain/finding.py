@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.text.files import write_whole
+from clearhead.files import atomic_write
 
 
 class Finding:
@@ -52,7 +52,7 @@ class Finding:
         if target.suffix.lower() not in ways:
             raise InputError(f"A finding is saved as .html, .json or .csv, not as {target.name!r}.")
         text = ways[target.suffix.lower()]()
-        write_whole(target, text.encode("utf-8"), InputError)
+        atomic_write(target, text.encode("utf-8"), InputError)
         return target
 
     def widget(self, lang: str = "en") -> Any:

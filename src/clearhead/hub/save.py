@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
 from clearhead.errors import CheckpointError, InputError
+from clearhead.files import atomic_folder
 from clearhead.hub.assign import published_tensors
 from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES
 from clearhead.hub.sentence import Sentence, write_sentence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clearhead.text import Tokenizer
 
 # what a configuration and a generation_config.json both say
-IN_BOTH = (
+IN_BOTH_FILES = (
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",
@@ -54,45 +54,52 @@ def save_model(
     target = Path(folder).expanduser().absolute()
     try:
         _check_target(target, overwrite)
+        target.parent.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(f"Cannot write to {str(target)[:200]!r}: {error}.") from None
+        why = getattr(error, "strerror", None) or error
+        raise CheckpointError(f"Cannot write to {str(target)[:200]!r}: {why}.") from None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise CheckpointError(f"Cannot write to {target.parent}: {error.strerror or error}.") from None
-    try:
-        raw = {
-            "model_type": model.family.name,
-            "architectures": [model.family.architectures[model.task]],
-            **model.config.to_dict(),
-            "dtype": str(model.dtype).removeprefix("torch."),
-        }
-        if hasattr(model, "encoder"):
-            raw["is_encoder_decoder"] = True
-        (work / CONFIG).write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        if model.generation:
-            # where this file is, nothing of it is taken from config.json
-            whole = {key: getattr(model.config, key, None) for key in IN_BOTH}
-            said = {key: value for key, value in whole.items() if value is not None} | model.generation
-            text = json.dumps(said, indent=2, sort_keys=True) + "\n"
-            (work / GENERATION).write_text(text, encoding="utf-8")
-        write_weights(work, published_tensors(model), max_shard_size)
-        if tokenizer is not None:
-            tokenizer.save(work)
-        if sentence is not None:
-            write_sentence(work, sentence, model.config.hidden_size)
-        _carry_over(target, work, tokenizer is not None)
-        work.chmod(0o755)  # mkdtemp makes a private folder
-        _put_in_place(work, target)
+        with atomic_folder(target) as work:
+            _write_model(work, model, tokenizer, sentence, max_shard_size)
+            _carry_over(target, work, tokenizer is not None)
     except (OSError, SafetensorError) as error:  # a full disk is either of them
         why = getattr(error, "strerror", None) or error
         raise CheckpointError(f"The model was not saved to {target}: {why}.") from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return target
+
+
+def _write_model(
+    folder: Path,
+    model: Model,
+    tokenizer: Tokenizer | None,
+    sentence: Sentence | None,
+    max_shard_size: int,
+) -> None:
+    raw = {
+        "model_type": model.family.name,
+        "architectures": [model.family.architectures[model.task]],
+        **model.config.to_dict(),
+        "dtype": str(model.dtype).removeprefix("torch."),
+    }
+    if hasattr(model, "encoder"):
+        raw["is_encoder_decoder"] = True
+    _write_json(folder / CONFIG, raw)
+    if model.generation:
+        # where this file is, nothing of it is taken from config.json
+        shared = {key: getattr(model.config, key, None) for key in IN_BOTH_FILES}
+        shared = {key: value for key, value in shared.items() if value is not None}
+        _write_json(folder / GENERATION, shared | model.generation)
+    write_weights(folder, published_tensors(model), max_shard_size)
+    if tokenizer is not None:
+        tokenizer.save(folder)
+    if sentence is not None:
+        write_sentence(folder, sentence, model.config.hidden_size)
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _check_target(target: Path, overwrite: bool) -> None:
@@ -123,20 +130,3 @@ def _carry_over(target: Path, work: Path, with_tokenizer: bool) -> None:
             shutil.copytree(path, work / path.name, symlinks=True)
         else:
             shutil.copy2(path, work / path.name, follow_symlinks=False)
-
-
-def _put_in_place(work: Path, target: Path) -> None:
-    """Renames only, so that a reader finds the old folder or the new one, never a mixture."""
-    if not target.exists():
-        work.rename(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(old / "was")
-    try:
-        work.rename(target)
-    except OSError:
-        (old / "was").rename(target)
-        raise
-    finally:
-        if target.exists():
-            shutil.rmtree(old, ignore_errors=True)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.files import atomic_paths
 from clearhead.models.stack_model import TokenModel
 from clearhead.pipeline import Pipeline
 from clearhead.studies.study import Watch, silent
@@ -135,21 +135,14 @@ def _read(path: Path) -> dict[str, list[np.ndarray]] | None:
 
 
 def _write(path: Path, vectors: dict[str, list[np.ndarray]]) -> None:
-    """Whole, or not at all."""
+    """Atomically: a reader finds the old file or the new one."""
     rows = next(iter(vectors.values()))
     columns = {name: np.stack(v) if v[0].ndim == 1 else np.concatenate(v) for name, v in vectors.items()}
     if rows[0].ndim > 1:
         columns["ends"] = np.cumsum([len(row) for row in rows])[:-1]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, work = tempfile.mkstemp(suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"Features cannot be kept in {path.parent}: {error.strerror}. Choose another cache.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with atomic_paths(path) as [part], part.open("wb") as file:
             np.savez(file, **columns)  # type: ignore[arg-type]
-        Path(work).replace(path)
     except OSError as error:
         raise InputError(f"Features cannot be kept in {path.parent}: {error.strerror}. Choose another cache.") from None
-    finally:
-        Path(work).unlink(missing_ok=True)

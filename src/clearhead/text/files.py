@@ -1,14 +1,13 @@
-"""Reads tokenizer files without trusting them, and writes files so that a reader never sees half of one."""
+"""Reads tokenizer files without trusting them, and writes JSON."""
 
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import ClearheadError, TokenizerError
+from clearhead.errors import TokenizerError
+from clearhead.files import atomic_write
 
 MOST_BYTES = 200 * 1024 * 1024  # the largest published tokenizer file is a tenth of this
 
@@ -57,27 +56,9 @@ def read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_whole(path: Path, data: bytes, failed: type[ClearheadError] = TokenizerError) -> None:
-    """Writes beside the file and then renames, so that an interrupted save leaves the old file as it was.
-
-    failed   the error that a full disk or a missing folder becomes
-    """
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise failed(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def write_json(path: Path, value: Any) -> None:
     """Writes JSON a person can read."""
-    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8"))
+    atomic_write(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8"), TokenizerError)
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import TokenizerError
+from clearhead.files import atomic_write
 from clearhead.text.backend import copy_of
-from clearhead.text.files import write_json, write_whole
+from clearhead.text.files import write_json
 from clearhead.text.options import NO_LIMIT
 from clearhead.text.special import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
 from clearhead.text.tokenizer import TARGET_FOLDER, Tokenizer
@@ -34,7 +35,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list
         contents = _vocabulary_files(tokenizer.backend)
         contents["tokenizer.json"] = _backend_as_loaded(tokenizer).to_str(pretty=True).encode("utf-8")
     for name, data in contents.items():
-        write_whole(where / name, data)
+        atomic_write(where / name, data, TokenizerError)
     write_json(where / "special_tokens_map.json", _special_tokens_map(tokenizer))
     write_json(where / "tokenizer_config.json", _config(tokenizer))
     if tokenizer.target is not tokenizer and tokenizer.languages is None:  # the target has a model of its own

@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from clearhead.files import atomic_paths
 from clearhead.nn.torch_internals import openmp_functions
 
 log = logging.getLogger("clearhead")
@@ -148,23 +149,22 @@ def _is_ours(path: Path) -> bool:
 
 
 def _compile(compiler: str, flags: Sequence[str], folder: Path, name: str) -> Path:
-    """Into a file of its own first, then renamed: another process finds the whole library or none."""
-    handle, work = tempfile.mkstemp(suffix=".so", dir=folder)
-    os.close(handle)
-    message = ""
+    """Another process finds the complete library or none."""
     try:
-        for machine in MACHINE_FLAGS:
-            command = [compiler, *machine, *flags, str(SOURCE), "-o", work]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-            if done.returncode == 0:
-                Path(work).chmod(0o700)
-                return Path(work).replace(folder / name)
-            message = message or done.stderr.strip().split("\n")[0]
+        with atomic_paths(folder / name) as [part]:
+            complaint = ""
+            for machine in MACHINE_FLAGS:
+                command = [compiler, *machine, *flags, str(SOURCE), "-o", str(part)]
+                done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+                if done.returncode == 0:
+                    part.chmod(0o700)
+                    break
+                complaint = complaint or done.stderr.strip().split("\n")[0]
+            else:
+                raise OSError(complaint)
+        return folder / name
     except (OSError, subprocess.SubprocessError) as error:
-        message = str(error)
-    finally:
-        Path(work).unlink(missing_ok=True)
-    raise _UnavailableError(f"{compiler} could not compile them: {message[:300]}")
+        raise _UnavailableError(f"{compiler} could not compile them: {str(error)[:300]}") from None
 
 
 def _load(path: Path) -> Kernels:

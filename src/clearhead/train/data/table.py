@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import uuid
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
-from clearhead.train.engine.disk import crc_of, flush
+from clearhead.files import crc32, fsync, fsync_tree, temporary_path
 from clearhead.train.objectives.base import Example
 
 VERSION = 2
@@ -77,7 +76,7 @@ class Table:
     def check(self) -> Table:
         """Itself, if every file is what was written."""
         for name, wanted in self._sums.items():
-            if crc_of(self.folder / name) != wanted:
+            if crc32(self.folder / name) != wanted:
                 raise CheckpointError(f"{self.folder / name} is not what was written: it is damaged.")
         return self
 
@@ -153,7 +152,7 @@ class TableWriter:
         self._columns: dict[str, _Column] = {}
         self._shards: list[dict[str, Any]] = []
         self._rows_before = 0  # in the shards that are closed
-        self._part = self.folder.with_name(f".{self.folder.name}.{uuid.uuid4().hex}.part")
+        self._part = temporary_path(self.folder)
 
     def __enter__(self) -> TableWriter:
         try:
@@ -207,12 +206,10 @@ class TableWriter:
         kinds = {name: "rows" if column.ragged else "numbers" for name, column in self._columns.items()}
         manifest = {
             "version": VERSION, "fingerprint": self.fingerprint, "rows": self.rows,
-            "columns": kinds, "shards": self._shards, "sums": {p.name: crc_of(p) for p in sorted(self._part.iterdir())},
+            "columns": kinds, "shards": self._shards, "sums": {p.name: crc32(p) for p in sorted(self._part.iterdir())},
         }  # fmt: skip
         (self._part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        for path in self._part.iterdir():
-            flush(path)
-        flush(self._part)
+        fsync_tree(self._part)
         publish(self._part, self.folder)
 
 
@@ -327,7 +324,7 @@ def publish(part: Path, folder: Path) -> None:
     """Put a finished folder in its place in one move. One that is there and whole stays; a broken one goes."""
     try:
         part.rename(folder)
-        flush(folder.parent)
+        fsync(folder.parent)
     except OSError:
         if not folder.exists():
             raise

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, InputError
+from clearhead.files import atomic_paths
 from clearhead.hub.weights import write_tensors
 from clearhead.models import Model
 from clearhead.models.checkpoint import Entry
@@ -180,7 +181,7 @@ def _matrix_of(name: str) -> str:
 
 
 def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None = None) -> Path:
-    """Write adapter_config.json and adapter_model.safetensors, as PEFT reads them.
+    """Write adapter_config.json and adapter_model.safetensors, as PEFT reads them; neither, if one of them fails.
 
     base   the name or folder of the model underneath, for whoever loads the adapter
     """
@@ -224,8 +225,9 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
     target = Path(folder).expanduser()
     try:
         target.mkdir(parents=True, exist_ok=True)
-        write_tensors({k: t.cpu().contiguous() for k, t in tensors.items()}, target / WEIGHTS)
-        (target / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        with atomic_paths(target / WEIGHTS, target / CONFIG) as [weights_path, config_path]:
+            write_tensors({k: t.cpu().contiguous() for k, t in tensors.items()}, weights_path)
+            config_path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"The adapter was not saved to {target}: {error}.") from None
     return target

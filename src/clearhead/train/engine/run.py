@@ -25,12 +25,12 @@ from torch import nn
 
 from clearhead import hub, pipeline
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError, InputError, did_you_mean
+from clearhead.files import atomic_folder, atomic_write, remove_parts
 from clearhead.generate.session import writing_stack
 from clearhead.models import Model
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.fast import cpu_kernels
 from clearhead.text import Tokenizer, load_tokenizer, train_tokenizer
-from clearhead.text.files import write_whole
 from clearhead.train.data import Blocks, Loader, Order, Source, Table, evaluation_batches, open_source, prepare
 from clearhead.train.engine import lora
 from clearhead.train.engine.check import check_run, new_config, shared_files
@@ -162,11 +162,10 @@ class _Run:
             made = self._trained_tokenizer(
                 text for record in self.sources["train"].records() for text in _texts(record, columns)
             )
-            work = self.folder / ".tokenizer.writing"
-            shutil.rmtree(work, ignore_errors=True)
-            made.save(work)
-            write_whole(work / origin.name, data.encode(), CheckpointError)
-            work.rename(folder)
+            remove_parts(folder)
+            with atomic_folder(folder) as work:
+                made.save(work)
+                (work / origin.name).write_text(data)
         self.world.wait()
         return load_tokenizer(folder)
 
@@ -390,8 +389,7 @@ class _Run:
             if head is not None:
                 head.chunk, head.smoothing = 0, 0.0
             pipe = self._pipeline(model)
-            for left in self.folder.glob(".model.*"):  # by a process that was killed while it saved
-                shutil.rmtree(left, ignore_errors=True)
+            remove_parts(self.folder / "model")
             pipe.save(self.folder / "model", overwrite=(self.folder / "model").is_dir())
             if "test" in self.sources:
                 records, options = self.sources["test"].records(), self.recipe.evaluation.options
@@ -399,7 +397,7 @@ class _Run:
                     test |= self.objective.examine(pipe, records, **options)
             facts = {"step": done.step, "best_step": done.best_step, "metrics": metrics, "test": test,
                      "tokens": done.tokens, "seconds": done.seconds}  # fmt: skip
-            write_whole(self.folder / "result.json", (json.dumps(facts, indent=2) + "\n").encode(), CheckpointError)
+            atomic_write(self.folder / "result.json", (json.dumps(facts, indent=2) + "\n").encode(), CheckpointError)
         self.world.wait()
         return metrics, test
 
@@ -529,7 +527,7 @@ def _remember(recipe: Recipe, folder: Path, kind: type[Objective], world: World)
     world.wait()
     if world.leads and (changed or not path.exists()):
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training
-        write_whole(path, (WRITTEN + write_recipe(recipe)).encode(), CheckpointError)
+        atomic_write(path, (WRITTEN + write_recipe(recipe)).encode(), CheckpointError)
     world.wait()
 
 

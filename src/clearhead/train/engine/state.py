@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from clearhead.errors import CheckpointError
-from clearhead.train.engine.disk import crc_of, flush
+from clearhead.files import commit_folder, crc32
 from clearhead.train.engine.world import World
 
 FORMAT = 3
@@ -65,7 +65,7 @@ class Checkpoints:
     def save(self, progress: Progress, tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
         """Write one: `tensors` are files by name. Older ones go once this one stands."""
         target = self.path(progress.step)
-        work = self.folder / f".{target.name}.writing"
+        work = self.folder / f".{target.name}.part"
         try:
             if self.world.leads:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -98,13 +98,7 @@ class Checkpoints:
         sums = {path.name: _checksum(path) for path in sorted(work.iterdir())}
         state = {"format": FORMAT, "files": sums, "progress": asdict(progress)}
         (work / "state.json").write_text(json.dumps(state | {"checksum": _sum_of(state)}), encoding="utf-8")
-        for path in work.iterdir():
-            flush(path)
-        flush(work)
-        if target.exists():  # a broken one, behind which the run went back
-            target.rename(self.folder / f".{target.name}.old")
-        work.rename(target)
-        flush(self.folder)
+        commit_folder(work, target)  # a target that exists is a broken one, behind which the run went back
         self._tidy()
 
     def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
@@ -162,4 +156,4 @@ def _sum_of(state: Mapping[str, Any]) -> int:
 
 def _checksum(path: Path) -> list[int]:
     """The size of a file and its CRC-32; not of the parts that many processes wrote, which may be huge."""
-    return [path.stat().st_size, crc_of(path) if path.suffix == ".safetensors" else 0]
+    return [path.stat().st_size, crc32(path) if path.suffix == ".safetensors" else 0]
