@@ -27,7 +27,7 @@ LIBRARIES = {"this processor": (), "any processor": ("-DPLAIN",)}
 if platform.machine() in ("x86_64", "AMD64"):
     LIBRARIES["AVX2 at most"] = ("-mno-avx512f",)
 
-KINDS = ["fp32", "turned", "int8", "int4"]
+KINDS = ["fp32", "int8", "int4"]
 
 
 class Spy:
@@ -69,11 +69,7 @@ def make(
     ).eval()
     for parameter in block.parameters():
         nn.init.normal_(parameter, std=0.3 if parameter.ndim == 1 else 1.5 * parameter.shape[1] ** -0.5)
-    if kind == "turned":
-        for parameter in block.parameters():
-            if parameter.ndim == 2:
-                parameter.data = parameter.data.t().contiguous().t()
-    elif kind != "fp32":
+    if kind != "fp32":
         quantize_(block, kind)
     return block
 
@@ -446,7 +442,7 @@ def small_gpt2(layers: int = 2, width: int = 48):
     return model
 
 
-def turn(linear: nn.Module) -> None:
+def transpose(linear: nn.Module) -> None:
     """The transpose of a square matrix, at the same address."""
     linear.weight.data = linear.weight.data.t()
 
@@ -465,7 +461,7 @@ CHANGES = {  # what may happen between two steps: the change, and whether C may 
     "values elsewhere": (lambda stack: clone(stack.layers[1].feedforward.up.weight), True),
     "a bias elsewhere": (lambda stack: clone(stack.layers[1].attention.output.bias), True),
     "a norm elsewhere": (lambda stack: clone(stack.layers[0].feedforward_norm.weight), True),
-    "turned over": (lambda stack: turn(stack.layers[1].attention.output), True),
+    "transposed": (lambda stack: transpose(stack.layers[1].attention.output), False),
     "another parameter": (
         lambda stack: setattr(stack.layers[1].feedforward.down, "bias", nn.Parameter(torch.randn(48))), True
     ),

@@ -10,7 +10,6 @@ import torch
 import clearhead as ch
 from clearhead.explain.questions import QUESTIONS, Question
 from clearhead.nn import trace
-from clearhead.nn.linear import lay_out
 from clearhead.nn.tracing import is_open
 from clearhead.server.jobs import BusyError, CancelledError, Desk, Job
 from clearhead.server.limits import Limits
@@ -232,7 +231,6 @@ def test_a_full_studio_says_so():
 def test_one_model_in_many_threads_gives_the_same_answers(name):
     """Texts and passes of one model at once, each beside a trace of another thread, as if each were alone."""
     pipe = ch.load(name)
-    lay_out(pipe.model)  # as the shelf does
     texts = ["Two dogs are playing in the snow.", "A man in an orange hat.", "The robot said: I will obey"]
 
     def both(text):

@@ -27,7 +27,7 @@ from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Attention
 from clearhead.nn.fast import gpu_decode, gpu_gemv
 from clearhead.nn.kv_cache import BLOCK, StaticKVCache
-from clearhead.nn.linear import Linear, lay_out
+from clearhead.nn.linear import Linear
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from clearhead.nn.torch_internals import has_triton, recompile_limit
 from clearhead.nn.tracing import is_open
@@ -286,7 +286,6 @@ def borrow(
     assert isinstance(model, TokenModel)
     if model.device.type == "cuda":
         gpu_gemv.prepare()
-        lay_out(model)
     where = tuple(part.data_ptr() for part in (*model.parameters(), *model.buffers()))  # what moved is recorded anew
     by_row = rows == 1 and takes_rows(model)
     key = (rows, prompt, span, where, compile, by_row, None if choosing is None else choosing.key)

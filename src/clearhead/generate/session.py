@@ -15,7 +15,6 @@ from clearhead.models.model import Model
 from clearhead.models.output import Output
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Stack
-from clearhead.nn.linear import lay_out
 from clearhead.nn.state import State
 
 _ROOM = 4096  # tokens that a model without a limit is given room for at first
@@ -42,8 +41,6 @@ class Session:
         keep_hidden: bool = False,
     ) -> None:
         """room: how many positions to set aside; start: the token an encoder–decoder writes from."""
-        if model.device.type == "cpu":
-            lay_out(model)
         self.model = model
         self.keep_hidden = keep_hidden
         self.hidden: Tensor | None = None

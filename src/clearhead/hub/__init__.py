@@ -78,7 +78,8 @@ def load_model(
     quantize: str | None = None,
     configure: Configure | None = None,
 ) -> Model:
-    """A model with the folder's weights. The weights are mapped from disk, so memory is the model's own size.
+    """A model with the folder's weights, contiguous: mapped from disk where they lie so in the file, else copied one
+    matrix at a time, so memory is the model's own size. From then on nobody but their owner touches them.
 
     quantize    "int8", "int4" or "auto": the mapped weights are rounded matrix by matrix, so that only the small ones
                 are ever in memory (see hub/precision.py)
@@ -113,7 +114,15 @@ def load_model(
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"The configuration describes a model that cannot be built: {reason}") from None
     other = configure is not None
-    fill(model, weights, new_head=task != stored or other, refit=other, dtype=None if quantize else kind, device=place)
+    fill(
+        model,
+        weights,
+        new_head=task != stored or other,
+        refit=other,
+        dtype=None if quantize else kind,
+        device=place,
+        contiguous=quantize is None,  # what will be rounded is read from the file once, in any order
+    )
     model.generation = read_generation(folder, raw)
     return model if quantize is None else apply_precision(model, quantize)
 

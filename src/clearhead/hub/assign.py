@@ -35,11 +35,14 @@ def fill(
     dtype: torch.dtype | None,
     device: torch.device,
     refit: bool = False,
+    contiguous: bool = True,
 ) -> None:
     """Give a model that lives on the meta device its weights.
 
     new_head   the model has another head than the checkpoint: what the head lacks is drawn afresh, and said
     refit      the same for what the head has in another shape
+    contiguous matrices that the file holds transposed (GPT-2's) are copied, one at a time, into the order that products
+               of a few rows read fastest; all else stays mapped. False: they stay transposed views of the file
     """
     map_ = model.family.checkpoint_map(model.config, model.task)
     by_name = {map_.spelt_now(name): name for name in weights}
@@ -60,13 +63,11 @@ def fill(
             continue
         goal = torch.float32 if item.entry.wide and target == torch.float16 else target
         ours = [_parameter(model, name) for name in item.entry.ours]
-        turned = item.entry.transpose
-        tensors = [weights.read(by_name[name], goal, device, to_transpose=turned) for name in item.names]
-        copied = len(tensors) > 1 or weights.dtype(by_name[item.names[0]]) != str(goal).removeprefix("torch.")
+        column_major = contiguous and item.entry.transpose
+        tensors = [weights.read(by_name[name], goal, device, column_major=column_major) for name in item.names]
         parts = item.entry.to_ours(tensors, [p.shape[0] for p in ours])
         for name, part in zip(item.entry.ours, parts, strict=True):
-            # what still lies in the file stays a view of it; what was copied may as well lie in order
-            _assign(model, name, part.contiguous() if copied or device.type != "cpu" else part)
+            _assign(model, name, part.contiguous() if contiguous else part)
             for other in sharing.get(name, ()):
                 _assign(model, other, _parameter(model, name))
     _tie(model, found)

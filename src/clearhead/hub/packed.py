@@ -50,7 +50,7 @@ class PackedWeights(Weights):
         rows, *columns = super().shape(name)
         return (rows, 2 * columns[0]) if name + HIGH in self._where else (rows, *columns)
 
-    def read(self, name: str, dtype: torch.dtype, device: torch.device, *, to_transpose: bool = False) -> Tensor:
+    def read(self, name: str, dtype: torch.dtype, device: torch.device, *, column_major: bool = False) -> Tensor:
         return self[name].to(device=device, dtype=dtype)
 
     def dtype(self, name: str) -> str:

@@ -64,10 +64,9 @@ def apply(model: Model, quantize: str) -> Model:
         quantize_(model, quantize)
         return model
     model.to(getattr(torch, quantize))
-    if quantize == "bfloat16":  # a copy anyway, so it may as well lie in the order that is read fastest
-        for layer in model.modules():
-            if isinstance(layer, Linear):
-                layer.weight.data = layer.weight.data.contiguous()
+    for layer in model.modules():
+        if isinstance(layer, Linear):  # the order that is read fastest
+            layer.weight.data = layer.weight.data.contiguous()
     return model
 
 

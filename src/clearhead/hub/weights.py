@@ -31,7 +31,8 @@ class Weights(Mapping[str, Tensor]):
     def __init__(self, shards: Mapping[Path, list[str]]) -> None:
         self._where = {name: path for path, names in shards.items() for name in names}
         self._open: dict[Path, Any] = {}
-        self._copied = 0
+        self._copying: dict[Path, Any] = {}  # mapped a second time: what is kept would keep the pages of what is copied
+        self._copied = 0  # bytes, since that mapping was made
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._where)
@@ -51,26 +52,36 @@ class Weights(Mapping[str, Tensor]):
         tensor: Tensor = shard[name] if isinstance(shard, dict) else shard.get_tensor(name)
         return tensor
 
-    def read(self, name: str, dtype: torch.dtype, device: torch.device, *, to_transpose: bool = False) -> Tensor:
-        """The tensor in another type or place: copied row by row, so that only little of the original is in memory.
+    def read(self, name: str, dtype: torch.dtype, device: torch.device, *, column_major: bool = False) -> Tensor:
+        """The tensor as it lies in the file (mapped), or in another type, place or order: then copied some rows at a
+        time, so that only little of the original is in memory.
 
-        to_transpose: a matrix laid out so that its transpose lies in order.
+        column_major: a matrix whose transpose is contiguous
         """
-        if self.dtype(name) == str(dtype).removeprefix("torch.") and device.type == "cpu":
-            return self[name]
         shape = self.shape(name)
-        to_transpose = to_transpose and len(shape) == 2
-        out = torch.empty(shape[::-1] if to_transpose else shape, dtype=dtype, device=device)
-        out = out.t() if to_transpose else out
+        column_major = column_major and len(shape) == 2
+        as_stored = self.dtype(name) == str(dtype).removeprefix("torch.") and device.type == "cpu"
+        if as_stored and not column_major:
+            return self[name]
+        out = torch.empty(shape[::-1] if column_major else shape, dtype=dtype, device=device)
+        out = out.t() if column_major else out
         if not shape or isinstance(self._shard(name), dict):
             return out.copy_(self[name])
-        row = max(1, out[:1].numel()) * 4
-        step = max(1, _AT_ONCE // row)
+        path = self._where[name]
+        # a matrix that is only transposed is taken whole: torch does that several times faster than some rows of it
+        step = shape[0] if as_stored else max(1, _AT_ONCE // (max(1, out[:1].numel()) * 4))
         for start in range(0, shape[0], step):
-            out[start : start + step] = self._shard(name).get_slice(name)[start : start + step]
-            self._copied += step * row
+            if path not in self._copying:
+                self._copying[path] = _open_shard(path)
+            rows = self._copying[path].get_slice(name)[start : start + step]
+            part = out[start : start + step]
+            if column_major:
+                part.t().copy_(rows.t())
+            else:
+                part.copy_(rows)
+            self._copied += rows.nbytes
             if self._copied > _AT_ONCE:  # let go of the mapping, and with it of the pages that were read
-                self._open = {path: shard for path, shard in self._open.items() if isinstance(shard, dict)}
+                self._copying.clear()
                 self._copied = 0
         return out
 

@@ -7,9 +7,6 @@ torch's. All are fp32 products that differ in the order of their sums alone.
 
 from __future__ import annotations
 
-import gc
-import threading
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,10 +15,9 @@ from clearhead.nn.fast import cpu_kernels, gpu_gemv
 from clearhead.nn.torch_internals import is_intercepted, onednn_linear
 
 FEW = 8  # rows that the native kernels multiply
-MANY = 64  # rows from which oneDNN is faster than F.linear (for a transposed matrix: always)
+MANY = 64  # rows from which oneDNN is faster than F.linear
 
 PLAIN = (Tensor, nn.Parameter)  # and no subclass, which may be anything
-_laying_out = threading.Lock()  # two texts begun at once must not take a matrix from under each other
 
 _onednn_linear = onednn_linear()
 
@@ -68,18 +64,16 @@ def fast_linear(kernels: cpu_kernels.Kernels, x: Tensor, weight: Tensor | None, 
     if not shape or shape[-1] != in_features or not in_features:
         return None  # torch says what is wrong
     rows = x.numel() // in_features
-    strides = weight.stride()
-    turned = strides[0] == 1 and strides[1] == out_features and out_features > 1
+    if dtype is torch.float32 and rows >= MANY:
+        return many_rows(x, weight, bias)
+    if rows > FEW or not weight.is_contiguous():
+        return None
     if dtype is torch.float32:
-        if rows > FEW:
-            return many_rows(x, weight, bias) if rows >= MANY or turned else None
-        kind = cpu_kernels.F32_T if turned else cpu_kernels.F32
-    elif dtype is torch.bfloat16 and rows <= FEW and not turned:
+        kind = cpu_kernels.F32
+    elif dtype is torch.bfloat16:
         kind = cpu_kernels.BF16  # summed in fp32 and rounded once
         x, bias = x.float(), None if bias is None else bias.float()
     else:
-        return None
-    if not turned and not (strides[1] == 1 and strides[0] == in_features):
         return None
     y = x.new_empty((*shape[:-1], out_features))
     if rows:
@@ -102,36 +96,3 @@ def fast_linear(kernels: cpu_kernels.Kernels, x: Tensor, weight: Tensor | None, 
 def many_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """An fp32 product of many rows on the CPU."""
     return F.linear(x, weight, bias) if _onednn_linear is None or not x.numel() else _onednn_linear(x, weight, bias)
-
-
-def lay_out(model: nn.Module) -> None:
-    """Matrices with the inputs of each output side by side, which is how the products of a few rows read them fastest.
-
-    GPT-2 is published the other way round and loaded as a view. The values, the parameters and what is saved stay the
-    same; one matrix at a time is copied, once, and weights that several modules share stay shared. What other processes
-    share stays where it is. So does what is being trained: an optimiser's averages lie as the weights did when it
-    began, and fused ones go through both in the order of memory.
-    """
-    with _laying_out, torch.inference_mode(False):  # weights made in inference mode could not be trained any more
-        weights = [m._parameters.get("weight") for m in model.modules() if isinstance(m, nn.Linear)]
-        turned = [weight for weight in weights if weight is not None and _lies_badly(weight)]
-        trained = _in_optimizers() if turned else set()
-        for weight in turned:
-            if id(weight) not in trained:
-                weight.data = weight.data.contiguous()
-
-
-def _lies_badly(weight: Tensor) -> bool:
-    return (
-        type(weight) in PLAIN
-        and weight.layout is torch.strided
-        and not weight.is_contiguous()
-        and weight.grad is None
-        and not (weight.is_cpu and weight.is_shared())
-    )
-
-
-def _in_optimizers() -> set[int]:
-    """The ids of all parameters that an optimiser of this process moves. Nothing else knows: weights do not."""
-    found = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.optim.Optimizer)]
-    return {id(weight) for one in found for group in one.param_groups for weight in group["params"]}

@@ -193,14 +193,11 @@ class Shelf:
             self._make_room(entry)
 
     def _open(self, entry: Entry) -> Pipeline:
-        from clearhead.nn.linear import lay_out
         from clearhead.pipeline import load
 
         pipe = load(entry.where)
         pipe.name = entry.name  # not where it lies
         pipe.model.eval()
-        if pipe.model.device.type == "cpu":
-            lay_out(pipe.model)  # now, and not under the hands of another thread when the first text is written
         if self._check is not None:
             check = self._check
             pipe.model.register_forward_pre_hook(lambda *_: check())

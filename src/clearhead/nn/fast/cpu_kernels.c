@@ -46,11 +46,10 @@ typedef uint16_t halves IN_MEMORY(uint16_t);
 
 // How w is stored:
 //   F32, BF16   w[o][i]
-//   F32_T       w[i][o]: the transpose, as GPT-2 is published
 //   I8          signed bytes, times scales[o]
 //   I4          groups of 32 inputs in 16 bytes, each times its own scale: byte b of a group holds input b in its low
 //               and input 16 + b in its high half, both plus 8. A last group that is not full is filled up with zeros.
-enum { F32, BF16, F32_T, I8, I4 };
+enum { F32, BF16, I8, I4 };
 
 static void (*team)(void (*)(void *), void *, unsigned, unsigned);  // GOMP_parallel: run a function on all threads
 static int (*thread_number)(void), (*thread_count)(void);
@@ -182,59 +181,19 @@ INLINE void range(int kind, const Job *job, long from, long to) {
     for (; from < to; from++) outputs(kind, 1, job, from);
 }
 
-// The transpose: y += x[i] * w[i] for I inputs at a time and R rows, over one thread's columns.
-INLINE void inputs_t(int I, int R, const Job *job, long from, long to, long r, long i) {
-    const long in = job->in, out = job->out, whole = from + (to - from) / LANES * LANES;
-    const float *x = job->x + r * in + i, *w = (const float *)job->w + i * out;
-    float *y = job->y + r * out;
-    for (long o = from; o < whole; o += LANES) {
-        floats row[4];
-        UNROLL(4) for (int k = 0; k < I; k++) {
-            __builtin_prefetch(w + (I + k) * out + o);
-            row[k] = load(w + k * out + o);
-        }
-        UNROLL(8) for (int b = 0; b < R; b++) {
-            floats total = load(y + b * out + o);
-            UNROLL(4) for (int k = 0; k < I; k++) total += x[b * in + k] * row[k];
-            store(y + b * out + o, total);
-        }
-    }
-    for (long o = whole; o < to; o++)
-        for (int b = 0; b < R; b++)
-            for (int k = 0; k < I; k++) y[b * out + o] += x[b * in + k] * w[k * out + o];
-}
-
-INLINE void rows_t(int R, const Job *job, long from, long to, long r) {
-    for (int b = 0; b < R; b++)
-        for (long o = from; o < to; o++) job->y[(r + b) * job->out + o] = job->bias ? job->bias[o] : 0;
-    long i = 0;
-    for (; i + 4 <= job->in; i += 4) inputs_t(4, R, job, from, to, r, i);
-    for (; i < job->in; i++) inputs_t(1, R, job, from, to, r, i);
-}
-
-static void range_t(const Job *job, long from, long to) {
-    long r = 0;
-    for (; r + 8 <= job->rows; r += 8) rows_t(8, job, from, to, r);
-    for (; r + 4 <= job->rows; r += 4) rows_t(4, job, from, to, r);
-    for (; r + 2 <= job->rows; r += 2) rows_t(2, job, from, to, r);
-    for (; r < job->rows; r++) rows_t(1, job, from, to, r);
-}
-
 typedef struct {
     long from, to;
 } Range;
 
 // Piece n of so many: the outputs are cut into as many pieces as there are threads.
 static Range piece(const Job *job, long n, long of) {
-    const long unit = job->kind == F32_T ? 16 : OUTS;
-    const long units = (job->out + unit - 1) / unit, from = units * n / of * unit;
-    const long end = units * (n + 1) / of * unit, to = end < job->out ? end : job->out;
+    const long units = (job->out + OUTS - 1) / OUTS, from = units * n / of * OUTS;
+    const long end = units * (n + 1) / of * OUTS, to = end < job->out ? end : job->out;
     switch (job->kind) {  // one copy of the code for each kind
         case F32: range(F32, job, from, to); break;
         case BF16: range(BF16, job, from, to); break;
         case I8: range(I8, job, from, to); break;
-        case I4: range(I4, job, from, to); break;
-        default: range_t(job, from, to);
+        default: range(I4, job, from, to);
     }
     return (Range){from, to};
 }

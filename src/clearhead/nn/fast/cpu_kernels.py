@@ -32,7 +32,7 @@ from clearhead.nn.torch_internals import openmp_functions
 
 log = logging.getLogger("clearhead")
 
-F32, BF16, F32_T, I8, I4 = range(5)  # how a matrix is stored; see cpu_kernels.c
+F32, BF16, I8, I4 = range(4)  # how a matrix is stored; see cpu_kernels.c
 GROUP = 32  # inputs that share a scale in int4
 SMALL = 1 << 16  # multiplications for which a second thread is not worth waking
 SOURCE = Path(__file__).with_name("cpu_kernels.c")

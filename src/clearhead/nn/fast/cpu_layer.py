@@ -160,13 +160,9 @@ def _matrix(found: Layer, module: Any, inputs: int, outputs: int | None) -> Numb
             return None
         if weight.layout is not torch.strided:
             return None
-        size = tuple(weight.shape)
-        if weight.stride() == (size[1], 1):
-            kind = cpu_kernels.F32
-        elif weight.stride() == (1, size[0]):
-            kind = cpu_kernels.F32_T
-        else:
+        if not weight.is_contiguous():
             return None
+        size, kind = tuple(weight.shape), cpu_kernels.F32
         data, scales = _address(found, weight), 0
     else:
         matrix: Any = module._modules["matrix"]

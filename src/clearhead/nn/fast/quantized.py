@@ -186,7 +186,7 @@ def quantize_(model: nn.Module, kind: str) -> nn.Module:
     for tensor in [*model.parameters(), *model.buffers()]:
         if tensor.is_floating_point():  # a copy, so that no file stays mapped for a handful of biases
             tensor.requires_grad_(False)
-            tensor.data = tensor.data.to(torch.float32, copy=True)
+            tensor.data = tensor.data.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
     return model.eval()
 
 
