@@ -234,7 +234,7 @@ def _tie(model: Model, found: list[_Found]) -> None:
                 entry.theirs[0],
             )
             if name.startswith("head."):
-                model.config.tie_word_embeddings = False
+                model.config.tie_word_embeddings = False  # type: ignore[attr-defined]
 
 
 def _draw_rest(model: Model, dtype: torch.dtype, device: torch.device) -> None:

@@ -23,6 +23,7 @@ from clearhead.models.heads import (
     WordTransform,
 )
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import (
     Attention,
     Block,
@@ -38,7 +39,7 @@ from clearhead.nn.init import init_normal
 
 
 @dataclass(kw_only=True)
-class BertConfig(Config):
+class BertConfig(TokenConfig):
     family: ClassVar[str] = "bert"
     # Left over from Google's own files, and what trainers wrote down; no published BERT reads them.
     inert: ClassVar[frozenset[str]] = frozenset(

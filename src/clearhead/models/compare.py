@@ -26,7 +26,7 @@ Features = dict[str, str]
 
 def features(fam: Family) -> Features:
     """The parts of the family's first preset, in words. Nothing is allocated."""
-    config = fam.preset(next(iter(fam.presets))) if fam.presets else fam.config()  # type: ignore[call-arg]
+    config = fam.preset(next(iter(fam.presets))) if fam.presets else fam.config()
     model = fam.make(config, device="meta")
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
     found = {"shape": _shape(model, list(stacks.values()))}

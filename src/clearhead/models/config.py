@@ -8,13 +8,13 @@ name, so that no option is ever ignored in silence.
 from __future__ import annotations
 
 import dataclasses
-import math
-import types
 import typing
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from clearhead.errors import ConfigError, did_you_mean
+from clearhead.schema import Field, fields_of
 
 # What `generate` does unless told otherwise. Published in generation_config.json; older checkpoints keep it here.
 GENERATION = frozenset(
@@ -65,7 +65,11 @@ FIXED: dict[str, tuple[Any, ...]] = {
 
 @dataclass(kw_only=True)
 class Config:
-    """The fields all families share. A family adds its own and says how its published keys are spelt."""
+    """What every family shares: it reads a published file strictly, and its labels may have names.
+
+    It knows no vocabulary and no heads; what models of tokens share is in `token_config.py`. A family adds its own
+    fields and says how its published keys are spelt.
+    """
 
     family: ClassVar[str]
     # our field -> the published key, where they differ
@@ -76,38 +80,18 @@ class Config:
     # published key -> the values that are implemented; it may be a field, such as one that the parent honours
     fixed: ClassVar[dict[str, tuple[Any, ...]]] = {}
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    bos_token_id: int | None = None
-    eos_token_id: int | list[int] | None = None
-    pad_token_id: int | None = None
-    sep_token_id: int | None = None
-    # what generate obeys unless told otherwise
-    forced_bos_token_id: int | None = None
-    forced_eos_token_id: int | list[int] | None = None
-    bad_words_ids: list[list[int]] | None = None
-    tie_word_embeddings: bool = True
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
     problem_type: str | None = None
     # keys of config.json that change nothing here, kept so that a saved folder still has them
     also_stored: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self))
-        for f in dataclasses.fields(self):
-            value = getattr(self, f.name)
-            if not _is_a(value, hints[f.name]):
-                raise ConfigError(
-                    f"{self._key(f.name)} is {value!r} ({type(value).__name__}); "
-                    f"the {self.family} configuration needs {_words(hints[f.name])}."
-                )
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"{self._key(f.name)} is {value}; it must be a finite number.")
-            if value not in self.fixed.get(self._key(f.name), (value,)):
-                raise ConfigError(self._unknown_value(self._key(f.name), value))
-        self._at_least(1, "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+        cls: Any = type(self)
+        for name, known in _schema(cls).items():
+            value = getattr(self, name)
+            known.check(value, error=ConfigError)
+            if value not in self.fixed.get(known.name, (value,)):
+                raise ConfigError(self._unknown_value(known.name, value))
         kinds = (None, "regression", "single_label_classification", "multi_label_classification")
         if self.problem_type not in kinds:
             raise ConfigError(f"problem_type is {self.problem_type!r}; it can be one of {', '.join(kinds[1:])}.")
@@ -123,18 +107,6 @@ class Config:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ConfigError(f"{self._key(name)} is {value}; a dropout rate lies between 0 and 1.")
-
-    def _divides(self, width: int, heads: int) -> None:
-        if width % heads:
-            raise ConfigError(
-                f"{self._key('hidden_size')} is {width}, which {self._key('num_attention_heads')} = {heads} "
-                "does not divide: the heads would not have equal sizes."
-            )
-
-    def _padding_within(self, words: int) -> None:
-        """The padding token has a row in a table of so many words."""
-        if self.pad_token_id is not None and not 0 <= self.pad_token_id < words:
-            raise ConfigError(f"{self._key('pad_token_id')} is {self.pad_token_id}, outside the vocabulary of {words}.")
 
     @classmethod
     def _key(cls, name: str) -> str:
@@ -208,6 +180,12 @@ class Config:
         return out
 
 
+@cache
+def _schema(cls: Any) -> dict[str, Field]:
+    """The fields by our names, each with its published key for a name, and no default: None passes where it may."""
+    return {n: replace(f, name=cls._key(n), default=MISSING) for n, f in fields_of(cls).items()}
+
+
 def _required(cls: type[Config]) -> set[str]:
     return {
         f.name
@@ -233,36 +211,3 @@ def _labels(raw: dict[str, Any]) -> dict[int, str]:
     if raw.get("num_labels") not in (None, len(named)):
         raise ConfigError(f"num_labels is {raw['num_labels']}, but id2label names {len(named)}. Correct one of them.")
     return dict(sorted(named.items()))
-
-
-def _is_a(value: Any, hint: Any) -> bool:
-    origin = typing.get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        return any(_is_a(value, part) for part in typing.get_args(hint))
-    if origin is typing.Literal:
-        return value in typing.get_args(hint)
-    if origin is list:
-        (inner,) = typing.get_args(hint)
-        return isinstance(value, list | tuple) and all(_is_a(v, inner) for v in value)
-    if origin is dict:
-        return isinstance(value, dict)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return value is None if hint is type(None) else isinstance(value, hint)
-
-
-def _words(hint: Any) -> str:
-    if typing.get_origin(hint) is typing.Literal:
-        return "one of " + ", ".join(repr(v) for v in typing.get_args(hint))
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        return " or ".join(_words(part) for part in typing.get_args(hint))
-    names = {
-        int: "a whole number",
-        float: "a number",
-        str: "a word",
-        bool: "true or false",
-        type(None): "null",
-    }
-    return names.get(hint, str(hint))

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
-from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
@@ -27,6 +26,7 @@ from clearhead.models.heads import (
 )
 from clearhead.models.output import Output
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder
 from clearhead.nn.disentangled import DisentangledAttention, RelativeVectors
 from clearhead.nn.init import init_normal
@@ -34,7 +34,7 @@ from clearhead.nn.linear import Linear
 
 
 @dataclass(kw_only=True)
-class DisentangledConfig(Config):
+class DisentangledConfig(TokenConfig):
     """What both versions share."""
 
     # padding_idx repeats pad_token_id; vocab_type names the tokenizer

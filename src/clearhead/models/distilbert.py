@@ -9,7 +9,6 @@ from torch import nn
 
 from clearhead.models.bert import word_entries
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
-from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
@@ -22,6 +21,7 @@ from clearhead.models.heads import (
     WordTransform,
 )
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder, sinusoidal
 from clearhead.nn.init import init_normal
 
@@ -29,7 +29,7 @@ EPS = 1e-12  # of every norm; no option
 
 
 @dataclass(kw_only=True)
-class DistilBertConfig(Config):
+class DistilBertConfig(TokenConfig):
     family: ClassVar[str] = "distilbert"
     published: ClassVar[dict[str, str]] = {
         "hidden_size": "dim",

@@ -8,7 +8,6 @@ from torch import nn
 
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
-from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
@@ -20,12 +19,13 @@ from clearhead.models.heads import (
     TokenHead,
 )
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder
 from clearhead.nn.init import init_gpt2
 
 
 @dataclass(kw_only=True)
-class CausalConfig(Config):
+class CausalConfig(TokenConfig):
     """What GPT-2 shares with GPT, GPT-Neo, GPT-J and CTRL."""
 
     published: ClassVar[dict[str, str]] = {

@@ -14,11 +14,11 @@ from torch import nn
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
 from clearhead.models.checkpoint import layers as each_layer
-from clearhead.models.config import Config
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, Summary
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import (
     Attention,
     Block,
@@ -36,7 +36,7 @@ OFFSET = 2  # rows before the first position in tables of learned positions
 
 
 @dataclass(kw_only=True)
-class Seq2SeqConfig(Config):
+class Seq2SeqConfig(TokenConfig):
     """`num_hidden_layers` and `num_attention_heads` are the encoder's, as in the published files."""
 
     published: ClassVar[dict[str, str]] = {

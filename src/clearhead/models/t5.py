@@ -8,12 +8,12 @@ from torch import nn
 
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
-from clearhead.models.config import Config
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
 from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, Summary, TokenHead
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import Attention, Block, FeedForward, RelativeBuckets, RMSNorm, Stack, TokenEmbedder
 from clearhead.nn.activations import activation
 from clearhead.nn.init import init_t5
@@ -23,7 +23,7 @@ READS_SOURCE_TWICE = ("sequence-classification", "question-answering")  # the de
 
 
 @dataclass(kw_only=True)
-class T5Config(Config):
+class T5Config(TokenConfig):
     """Defaults are t5-small's. Version 1.1 has gated feed-forwards and an output matrix of its own."""
 
     family: ClassVar[str] = "t5"

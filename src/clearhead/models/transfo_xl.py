@@ -9,18 +9,18 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, InputError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
-from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.heads import FeaturesHead, HeadInputs, LanguageHead, SequenceHead, Summary
 from clearhead.models.output import Output
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import FeedForward, LayerNorm, TokenEmbedder
 from clearhead.nn.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
 from clearhead.nn.segment_recurrence import RelativeAttention, SegmentRecurrentBlock, SegmentRecurrentStack
 
 
 @dataclass(kw_only=True)
-class TransfoXLConfig(Config):
+class TransfoXLConfig(TokenConfig):
     family: ClassVar[str] = "transfo-xl"
     published: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",

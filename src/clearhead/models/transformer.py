@@ -10,10 +10,10 @@ from torch import nn
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
 from clearhead.models.checkpoint import layers as each_layer
-from clearhead.models.config import Config
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
 from clearhead.models.heads import LanguageHead
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import (
     Attention,
     Block,
@@ -28,7 +28,7 @@ from clearhead.nn.init import init_xavier
 
 
 @dataclass(kw_only=True)
-class TransformerConfig(Config):
+class TransformerConfig(TokenConfig):
     """Defaults are the paper's base model. `vocab_size` is the target's; the source's may differ."""
 
     family: ClassVar[str] = "transformer"

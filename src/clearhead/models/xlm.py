@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
-from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
@@ -27,6 +26,7 @@ from clearhead.models.heads import (
 )
 from clearhead.models.output import Output
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm, LearnedPositions, Stack, TokenEmbedder, sinusoidal
 from clearhead.nn.init import init_normal
 from clearhead.nn.linear import Linear
@@ -34,7 +34,7 @@ from clearhead.nn.tracing import tap
 
 
 @dataclass(kw_only=True)
-class XLMConfig(Config):
+class XLMConfig(TokenConfig):
     family: ClassVar[str] = "xlm"
     published: ClassVar[dict[str, str]] = {
         "hidden_size": "emb_dim",

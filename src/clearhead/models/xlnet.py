@@ -9,7 +9,6 @@ from torch import nn
 
 from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
-from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
@@ -21,13 +20,14 @@ from clearhead.models.heads import (
     TokenHead,
 )
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
+from clearhead.models.token_config import TokenConfig
 from clearhead.nn import FeedForward, LayerNorm, TokenEmbedder
 from clearhead.nn.init import init_normal
 from clearhead.nn.segment_recurrence import RelativeAttention, SegmentRecurrentBlock, SegmentRecurrentStack
 
 
 @dataclass(kw_only=True)
-class XLNetConfig(Config):
+class XLNetConfig(TokenConfig):
     family: ClassVar[str] = "xlnet"
     published: ClassVar[dict[str, str]] = {
         "hidden_size": "d_model",

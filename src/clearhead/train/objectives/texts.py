@@ -211,5 +211,5 @@ def grow_vocabulary(model: Model, tokenizer: Tokenizer) -> None:
                 wider.bias.zero_()
                 wider.bias[:old] = output.bias
             head.output = wider
-    model.config.vocab_size = size
+    model.config.vocab_size = size  # type: ignore[attr-defined]
     model.tie_weights()
