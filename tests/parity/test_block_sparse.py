@@ -18,8 +18,8 @@ from clearhead.nn import trace
 from clearhead.nn.block_sparse import BlockSparseAttention, random_plan
 from clearhead.nn.masks import BoundMask, from_attention_mask
 
+from .harness import close
 from .reference import shake
-from .test_parity import close
 
 TASKS = {
     "masked-lm": transformers.BigBirdForMaskedLM,

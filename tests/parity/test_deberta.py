@@ -19,7 +19,7 @@ from clearhead.nn.disentangled import log_bucket
 
 from .family_deberta import REFERENCE as V1
 from .family_deberta_v2 import REFERENCE as V2
-from .test_parity import close, compare_gradients, compare_outputs, inputs, labels
+from .harness import close, compare_gradients, compare_outputs, inputs, labels
 
 SIZES = {
     "vocab_size": 31,

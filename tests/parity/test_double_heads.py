@@ -12,7 +12,7 @@ from clearhead.errors import ConfigError, InputError
 from clearhead.models import family
 
 from .families import FAMILIES
-from .test_parity import close
+from .harness import close
 
 NAMES = ("gpt2", "openai-gpt")
 

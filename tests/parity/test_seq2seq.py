@@ -18,7 +18,7 @@ from clearhead.text import load_tokenizer
 
 from .families import FAMILIES
 from .family_bart import draw_bart
-from .test_parity import case, close, inputs, tokens, until_end
+from .harness import case, close, inputs, tokens, until_end
 
 NAMES = ("bart", "mbart", "m2m_100", "marian", "pegasus")
 

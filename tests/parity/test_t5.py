@@ -16,7 +16,7 @@ from clearhead.models import family
 from clearhead.nn import trace
 
 from .families import FAMILIES
-from .test_parity import case, close, inputs
+from .harness import case, close, inputs
 
 NAMES = ("t5", "mt5", "umt5")
 CONFIGS = {"t5": transformers.T5Config, "mt5": transformers.MT5Config, "umt5": transformers.UMT5Config}

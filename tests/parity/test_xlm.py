@@ -14,7 +14,7 @@ from clearhead.errors import ConfigError, InputError
 from clearhead.models import family
 
 from .family_xlm import REFERENCE
-from .test_parity import close, compare_outputs, inputs, labels
+from .harness import close, compare_outputs, inputs, labels
 
 SIZES = {"vocab_size": 31, "emb_dim": 12, "n_heads": 3, "n_layers": 2, "max_position_embeddings": 16, "n_langs": 3}
 
