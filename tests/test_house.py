@@ -11,22 +11,20 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "clearhead"
 
-# A room may import rooms of a lower floor, and itself.
+# A room may import rooms of a lower floor, and itself. CONTRIBUTING.md, docs/architecture.md and docs/rooms.svg agree.
 FLOORS = [
     {"messages"},
     {"errors"},
-    {"schema"},
-    {"files", "units"},
-    {"nn", "text"},
-    {"models"},
+    {"files", "schema", "units"},
+    {"codec"},
+    {"nn"},
+    {"models", "text"},
     {"hub"},
     {"generate", "zoo"},
     {"pipeline"},
-    {"train"},
-    {"explain"},
+    {"train", "explain"},
     {"views"},
-    {"studies"},
-    {"server"},
+    {"server", "studies"},
     {"studio"},
     {"cli"},
 ]
@@ -67,6 +65,27 @@ def test_imports_go_down(path):
             continue
         upward = waits and (room, other) in UPWARD_AT_CALL_TIME
         assert upward, f"{path.relative_to(SOURCE)} imports {other}, which is not below {room}"
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_documents_state_this_order(name):
+    """As `one` ← `two`, `three` ← …, each floor left of those that may import it."""
+    orders = re.findall(r"`\w+`(?:(?:,|\s+←)\s+`\w+`)+", (ROOT / name).read_text())
+    orders = [[set(re.findall(r"\w+", floor)) for floor in order.split("←")] for order in orders if "←" in order]
+    assert orders == [FLOORS]
+
+
+def test_the_picture_shows_this_order():
+    """Rooms of one floor stand side by side, lower floors below."""
+    drawn = re.findall(r'class="name" x="\d+" y="(\d+)">(\w+)<', (ROOT / "docs" / "rooms.svg").read_text())
+    heights = sorted({int(y) for y, _ in drawn}, reverse=True)
+    assert [{room for y, room in drawn if int(y) == height} for height in heights] == FLOORS
+
+
+def test_the_doors_that_open_upward_are_told():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    doors = re.findall(r"`(\w+)` → `(\w+)`", text[: text.index("## ")])
+    assert set(doors) == UPWARD_AT_CALL_TIME
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
