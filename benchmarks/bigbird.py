@@ -43,7 +43,7 @@ def layer(side: str, length: int, device: str, training: bool) -> Callable[[torc
 
     ours: Attention
     if side == "block-sparse":
-        ours = BlockSparseAttention(768, 12, block_size=64, random_blocks=3, seed=0, longest=length)
+        ours = BlockSparseAttention(768, 12, block_size=64, random_blocks=3, seed=0, max_positions=length)
     else:
         ours = Attention(768, 12)
     ours.to(device).train(training)

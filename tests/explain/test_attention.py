@@ -73,8 +73,10 @@ def test_no_other_layer_is_looked_at(monkeypatch):
     import clearhead.nn.attention as inside
 
     pipe, seen = small("gpt2"), []
-    weigh = inside.weigh
-    monkeypatch.setattr(inside, "weigh", lambda module, *a, **k: seen.append(module) or weigh(module, *a, **k))
+    compute = inside.attention_weights
+    monkeypatch.setattr(
+        inside, "attention_weights", lambda module, *a, **k: seen.append(module) or compute(module, *a, **k)
+    )
     attention(pipe, TEXT, layers=[1])
     assert seen == [pipe.model.stack.layers[1].attention]
 

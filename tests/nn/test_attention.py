@@ -235,7 +235,7 @@ def test_the_random_cases_reach_every_combination():
         lambda c: c.layer.upcast and c.bias is not None,
         lambda c: c.mask.is_causal and c.bias is not None,
         lambda c: c.mask.is_causal and c.bias is None and c.layer.relative is None,
-        lambda c: c.mask.dead is not None and bool(c.mask.dead.any()),
+        lambda c: c.mask.fully_masked is not None and bool(c.mask.fully_masked.any()),
         lambda c: c.mask.added is not None and c.mask.visible is not None,
     ):
         assert any(wanted(case) for case in cases)

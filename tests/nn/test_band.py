@@ -76,7 +76,7 @@ def test_blocks_give_the_numbers_of_the_dense_mask(seed):
         assert a.grad.isfinite().all()
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-9, atol=1e-9)
     a, b = bound.dense(), dense
-    assert torch.equal(a.visible, b.visible) and torch.equal(a.dead, b.dead)
+    assert torch.equal(a.visible, b.visible) and torch.equal(a.fully_masked, b.fully_masked)
 
 
 def stack(causal, window, *, layers=2, rotary=False, upcast=False, bias=False):

@@ -289,7 +289,7 @@ def test_other_parts(spy, monkeypatch):
     changes = [
         lambda block: setattr(block.attention, "rotary", Rotary(16)),
         lambda block: setattr(block.attention, "forward", lambda x, *_, **__: x),
-        lambda block: setattr(block.attention, "mix", lambda q, *_: q),
+        lambda block: setattr(block.attention, "attend", lambda q, *_: q),
         lambda block: setattr(block, "attention_norm", RMSNorm(32)),
         lambda block: setattr(block, "feedforward", FeedForward(32, 64, gated=True)),
         lambda block: setattr(block, "feedforward", FeedForward(32, 64, "tanh")),

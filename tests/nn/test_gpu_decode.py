@@ -55,7 +55,7 @@ def one_matrix_in_fp32(model):
     last(model).feedforward.down.float()
 
 
-def turned(model):
+def transposed(model):
     weight = last(model).attention.qkv.weight
     weight.data = weight.data.T.contiguous().T
 
@@ -76,8 +76,8 @@ def looks_at_distances(model):
     last(model).attention.relative = nn.Identity()
 
 
-def mixes_otherwise(model):
-    last(model).attention.mix = lambda *_: None
+def attends_otherwise(model):
+    last(model).attention.attend = lambda *_: None
 
 
 def another_linear(model):
@@ -127,7 +127,7 @@ def no_final_norm(model):
 @pytest.mark.parametrize(
     "change",
     [
-        in_fp32, one_matrix_in_fp32, turned, gated, looks_across, rotates, looks_at_distances, mixes_otherwise,
+        in_fp32, one_matrix_in_fp32, transposed, gated, looks_across, rotates, looks_at_distances, attends_otherwise,
         another_linear, another_first_norm, another_second_norm, another_activation, another_stack, another_head,
         a_window, after, no_final_norm, another_forward("attention"), another_forward("feedforward"),
         another_forward("feedforward.activation"), another_forward("feedforward.up"),

@@ -81,11 +81,11 @@ def attention_by_loop(
     return torch.stack(rows).view(*q.shape[:3], v.shape[-1])
 
 
-def hidden_and_dead(bound: BoundMask, query: int, key: int) -> tuple[Tensor, Tensor]:
+def hidden_and_fully_masked(bound: BoundMask, query: int, key: int) -> tuple[Tensor, Tensor]:
     """What a bound mask hides (from zero scores) and which queries it zeroes, both at full size."""
     scores = bound.hide(torch.zeros(BATCH, HEADS, query, key))
-    dead = torch.zeros(BATCH, HEADS, query, 1, dtype=torch.bool)
-    return scores == -torch.inf, dead if bound.dead is None else dead | bound.dead
+    fully_masked = torch.zeros(BATCH, HEADS, query, 1, dtype=torch.bool)
+    return scores == -torch.inf, fully_masked if bound.fully_masked is None else fully_masked | bound.fully_masked
 
 
 # --- the rule itself ---------------------------------------------------------------------------------------------
@@ -117,8 +117,8 @@ def test_every_composition_hides_what_the_double_loop_hides(data):
 
     allowed = allowed_by_loop(query, key, causal=causal, window=window, visible=visible, added=added)
     sees_nothing = ~allowed.any(-1, keepdim=True)
-    hidden, dead = hidden_and_dead(bound, query, key)
-    assert torch.equal(dead, sees_nothing)
+    hidden, fully_masked = hidden_and_fully_masked(bound, query, key)
+    assert torch.equal(fully_masked, sees_nothing)
     # A query that sees nothing is opened wholly (its softmax is defined) and zeroed afterwards.
     assert torch.equal(hidden, ~(allowed | sees_nothing))
 
@@ -130,12 +130,12 @@ def test_every_composition_hides_what_the_double_loop_hides(data):
 
 
 def test_a_window_of_one_sees_only_itself():
-    hidden, _ = hidden_and_dead(Mask(window=1).bind(4, 4), 4, 4)
+    hidden, _ = hidden_and_fully_masked(Mask(window=1).bind(4, 4), 4, 4)
     assert torch.equal(~hidden[0, 0], torch.eye(4, dtype=torch.bool))
 
 
 def test_a_causal_window_counts_the_position_itself():
-    hidden, _ = hidden_and_dead(Mask(causal=True, window=2).bind(4, 4), 4, 4)
+    hidden, _ = hidden_and_fully_masked(Mask(causal=True, window=2).bind(4, 4), 4, 4)
     want = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]], dtype=torch.bool)
     assert torch.equal(~hidden[0, 0], want)
 
@@ -144,7 +144,7 @@ def test_composition_is_an_intersection_in_any_order():
     drawn = torch.Generator().manual_seed(3)
     one = Mask(visible=(torch.rand(BATCH, 1, 1, 6, generator=drawn) < 0.7,), window=4)
     two = Mask(visible=(torch.rand(1, HEADS, 6, 6, generator=drawn) < 0.7,), causal=True, window=3)
-    both = [hidden_and_dead(mask.bind(6, 6), 6, 6) for mask in (one & two, two & one)]
+    both = [hidden_and_fully_masked(mask.bind(6, 6), 6, 6) for mask in (one & two, two & one)]
     assert torch.equal(both[0][0], both[1][0]) and torch.equal(both[0][1], both[1][1])
     assert (one & two).window == (two & one).window == 3
     assert (one & two).causal and (two & one).causal
@@ -278,7 +278,7 @@ def blind_masks() -> dict[str, tuple[Mask, Tensor, Tensor]]:
     added[0, 1, 2] = -torch.inf
     added[1, :, 4, 1:] = -torch.inf
     zeros = torch.zeros(BATCH, HEADS, 5, 5)
-    meeting = zeros.clone()  # row 3 is dead only because the two masks together leave it nothing
+    meeting = zeros.clone()  # row 3 is fully masked only because the two masks together leave it nothing
     meeting[:, :, 3, :2] = -torch.inf
     first_two = torch.tensor([True, True, False, False, False]).expand(BATCH, 1, 5, 5)
     return {
@@ -398,7 +398,7 @@ def test_the_forms_of_an_attention_mask_mean_the_same(query, key):
 
 def test_a_square_mask_is_read_as_query_by_key():
     square = torch.tensor([[[1, 0, 0], [0, 1, 1], [1, 1, 0]]] * BATCH)
-    hidden, _ = hidden_and_dead(from_attention_mask(square, BATCH, 3, 3).bind(3, 3), 3, 3)
+    hidden, _ = hidden_and_fully_masked(from_attention_mask(square, BATCH, 3, 3).bind(3, 3), 3, 3)
     assert torch.equal(~hidden[:, 0], square.bool())
 
 

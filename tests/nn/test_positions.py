@@ -23,13 +23,13 @@ LAYOUTS = ("interleaved", "halves")
 # --- sinusoidal --------------------------------------------------------------------------------------------------
 
 
-def waves_by_loop(length: int, width: int, layout: str, closed: bool, base: float = 10_000.0) -> Tensor:
-    """From the 2017 paper (open spacing) and from tensor2tensor's description (closed), a number at a time."""
+def waves_by_loop(length: int, width: int, layout: str, endpoint: bool, base: float = 10_000.0) -> Tensor:
+    """From the 2017 paper (open spacing) and from tensor2tensor's description (endpoint), a number at a time."""
     table = torch.zeros(length, width, dtype=torch.float64)
-    waves = width // 2 if closed else math.ceil(width / 2)
+    waves = width // 2 if endpoint else math.ceil(width / 2)
     for position in range(length):
         for i in range(waves):
-            rate = base ** (-i / max(waves - 1, 1)) if closed else base ** (-2 * i / width)
+            rate = base ** (-i / max(waves - 1, 1)) if endpoint else base ** (-2 * i / width)
             sine, cosine = (2 * i, 2 * i + 1) if layout == "interleaved" else (i, waves + i)
             table[position, sine] = math.sin(position * rate)
             if cosine < width:
@@ -37,13 +37,13 @@ def waves_by_loop(length: int, width: int, layout: str, closed: bool, base: floa
     return table.float()
 
 
-@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+@pytest.mark.parametrize("endpoint", [False, True], ids=["open", "endpoint"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 8, 9, 32])
-def test_sinusoidal_tables_follow_the_formula(width, layout, closed):
-    got = sinusoidal(50, width, layout, closed=closed)
+def test_sinusoidal_tables_follow_the_formula(width, layout, endpoint):
+    got = sinusoidal(50, width, layout, endpoint=endpoint)
     assert got.shape == (50, width) and got.dtype == torch.float32
-    torch.testing.assert_close(got, waves_by_loop(50, width, layout, closed), rtol=0, atol=1e-6)
+    torch.testing.assert_close(got, waves_by_loop(50, width, layout, endpoint), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("width", [4, 5, 8, 33])
@@ -60,7 +60,7 @@ def test_the_halves_layout_is_that_of_ctrl():
 
 
 def test_closed_waves_end_exactly_at_the_base():
-    table = sinusoidal(20_001, 8, "halves", base=10_000.0, closed=True)
+    table = sinusoidal(20_001, 8, "halves", base=10_000.0, endpoint=True)
     assert table[10_000, 3].item() == pytest.approx(math.sin(1.0), abs=1e-6)
     assert table[10_000, 7].item() == pytest.approx(math.cos(1.0), abs=1e-6)
 
@@ -84,9 +84,9 @@ def test_an_unknown_layout_is_refused():
 
 
 def test_sinusoidal_positions_are_looked_up_and_never_saved():
-    positions = SinusoidalPositions(10, 6, "halves", closed=True)
+    positions = SinusoidalPositions(10, 6, "halves", endpoint=True)
     ids = torch.tensor([[3, 0], [9, 9]])
-    assert torch.equal(positions(ids), sinusoidal(10, 6, "halves", closed=True)[ids])
+    assert torch.equal(positions(ids), sinusoidal(10, 6, "halves", endpoint=True)[ids])
     assert positions.state_dict() == {}
     assert list(positions.parameters()) == []
     assert (positions.length, positions.width) == (10, 6)

@@ -251,7 +251,7 @@ def test_what_blocks_cannot_do_is_refused():
 @pytest.mark.parametrize("grads", [False, True])
 def test_memory_grows_with_the_length(grads):
     """No tensor of the computation, nor of its gradient, is as large as a (query, key) square of the text."""
-    layer = BlockSparseAttention(8, 2, block_size=4, random_blocks=1, seed=0, longest=4096)
+    layer = BlockSparseAttention(8, 2, block_size=4, random_blocks=1, seed=0, max_positions=4096)
     layer.train(grads)
     largest: dict[int, int] = {}
     for time in (512, 1024, 2048):
@@ -280,7 +280,7 @@ class _Largest(torch.utils._python_dispatch.TorchDispatchMode):
 
 def test_hidden_texts_have_finite_gradients():
     """Also a query that sees hidden keys only, and a text that is hidden altogether."""
-    layer = BlockSparseAttention(8, 2, block_size=2, random_blocks=1, seed=0, longest=64).train()
+    layer = BlockSparseAttention(8, 2, block_size=2, random_blocks=1, seed=0, max_positions=64).train()
     mask = torch.zeros(2, 40)
     mask[0, 18:22] = 1  # neither the first nor the last block
     x = torch.randn(2, 40, 8, requires_grad=True)
@@ -297,7 +297,7 @@ def test_hidden_texts_have_finite_gradients():
 
 def test_gradients_are_those_of_differences():
     """In double precision, through the recomputed blocks."""
-    layer = BlockSparseAttention(4, 2, block_size=2, random_blocks=1, seed=0, longest=64).double().train()
+    layer = BlockSparseAttention(4, 2, block_size=2, random_blocks=1, seed=0, max_positions=64).double().train()
     x = torch.randn(1, 17, 4, dtype=torch.double, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: layer(x, BoundMask()), (x,))
 

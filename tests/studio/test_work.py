@@ -10,7 +10,7 @@ import torch
 import clearhead as ch
 from clearhead.explain.questions import QUESTIONS, Question
 from clearhead.nn import trace
-from clearhead.nn.tracing import is_open
+from clearhead.nn.tracing import is_tracing
 from clearhead.server.jobs import BusyError, CancelledError, Desk, Job
 from clearhead.server.limits import Limits
 from clearhead.server.model_store import Shelf, UnknownModelError
@@ -85,7 +85,7 @@ def test_a_cancelled_pass_stops_at_the_next_layer():
         pipe.model(ids)
     assert len(layers) == 2  # of four: the third was refused on its way
     assert job.layers == 2
-    assert not is_open()
+    assert not is_tracing()
 
 
 @pytest.mark.parametrize("name", ["random-gpt2", "translate-en-de"])
@@ -262,10 +262,10 @@ def test_a_trace_slows_no_other_thread():
     pipe = ch.load("random-gpt2")
     seen = []
     with trace(pipe.model, "logits"):
-        thread = threading.Thread(target=lambda: seen.append(is_open()))
+        thread = threading.Thread(target=lambda: seen.append(is_tracing()))
         thread.start()
         thread.join()
-        assert is_open()
+        assert is_tracing()
     assert seen == [False]
 
 

@@ -30,7 +30,7 @@ from clearhead.nn.kv_cache import BLOCK, StaticKVCache
 from clearhead.nn.linear import Linear
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from clearhead.nn.torch_internals import has_triton, recompile_limit
-from clearhead.nn.tracing import is_open
+from clearhead.nn.tracing import is_tracing
 
 KEPT = 4  # recordings per model; each holds a cache
 _recordings: weakref.WeakKeyDictionary[Model, OrderedDict[object, Recording]] = weakref.WeakKeyDictionary()
@@ -45,7 +45,7 @@ def why_not(model: Model) -> str | None:
 
 def why_not_static(model: Model) -> str | None:
     """What keeps a model from taking steps whose shapes never change."""
-    if is_open():
+    if is_tracing():
         return "a trace is open, and a recording would hide the tensors from it."
     if torch.is_autocast_enabled(model.device.type):
         return "autocast is on: its copies of the weights end with it, and a recording would go on reading them."

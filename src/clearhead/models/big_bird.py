@@ -66,7 +66,7 @@ def attention(config: BigBirdConfig, number: int) -> Attention:
         block_size=config.block_size,
         random_blocks=config.num_random_blocks,
         seed=number,
-        longest=config.max_position_embeddings,
+        max_positions=config.max_position_embeddings,
         bias=config.use_bias,
         out_bias=True,
         dropout=dropout,

@@ -60,7 +60,7 @@ def attention(config: BigBirdPegasusConfig, number: int) -> Attention:
         block_size=config.block_size,
         random_blocks=config.num_random_blocks,
         seed=number,
-        longest=config.max_position_embeddings,
+        max_positions=config.max_position_embeddings,
         bias=config.use_bias,
         dropout=config.attention_dropout,
     )

@@ -194,7 +194,7 @@ def build(config: DebertaConfig, task: str) -> TokenModel:
             relative=config.relative_attention,
             span=config.distances,
             fused=True,
-            talking=config.talking_head,
+            talking_heads=config.talking_head,
             dropout=config.attention_probs_dropout_prob,
             position_dropout=config.hidden_dropout_prob,
         )

@@ -18,7 +18,7 @@ from clearhead.models.output import Output
 from clearhead.nn.activations import Activation
 from clearhead.nn.cross_entropy import linear_cross_entropy
 from clearhead.nn.linear import Linear
-from clearhead.nn.tracing import is_open, tap
+from clearhead.nn.tracing import is_tracing, tap
 
 
 @dataclass
@@ -166,7 +166,13 @@ class LanguageHead(nn.Module):
         self.smoothing, self.chunk = 0.0, 0
 
     def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
-        if self.training and self.chunk and inputs.labels is not None and type(self.output) is Linear and not is_open():
+        if (
+            self.training
+            and self.chunk
+            and inputs.labels is not None
+            and type(self.output) is Linear
+            and not is_tracing()
+        ):
             return Output(loss=self._loss_in_chunks(self.output, hidden, inputs.labels))
         keep = inputs.logits_to_keep
         if isinstance(keep, Tensor):

@@ -141,7 +141,7 @@ def embed(config: Seq2SeqConfig, tokens: nn.Embedding, *, decoder: bool) -> Toke
         padding_position = config.pad_token_id
         assert padding_position is not None
         positions = SinusoidalPositions(
-            length + padding_position + 1, width, "halves", closed=True, padding_idx=padding_position
+            length + padding_position + 1, width, "halves", endpoint=True, padding_idx=padding_position
         )
     return TokenEmbedder(
         tokens,

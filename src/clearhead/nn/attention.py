@@ -18,7 +18,7 @@ from clearhead.nn.tracing import is_watched, tap
 ATTENTION_TAPS = ("query", "key", "value", "scores", "weights", "heads", "output")
 
 
-def weigh(
+def attention_weights(
     module: nn.Module,
     query: Tensor,  # (batch, heads, Q, head_dim)
     key: Tensor,  # (batch, heads, K, head_dim)
@@ -46,8 +46,8 @@ def weigh(
     scores = tap(module, "scores", scores)
     wide = torch.promote_types(scores.dtype, torch.float32)
     weights = F.softmax(mask.hide(scores), dim=-1, dtype=wide).to(dtype or query.dtype)
-    if mask.dead is not None:
-        weights = weights.masked_fill(mask.dead, 0.0)
+    if mask.fully_masked is not None:
+        weights = weights.masked_fill(mask.fully_masked, 0.0)
     return tap(module, "weights", weights)
 
 
@@ -74,7 +74,7 @@ def attend(
     if upcast or watched:
         if shared > 1:
             key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
-        weights = weigh(module, query, key, mask, scale=scale, bias=bias, dtype=value.dtype, precise=upcast)
+        weights = attention_weights(module, query, key, mask, scale=scale, bias=bias, dtype=value.dtype, precise=upcast)
         heads = F.dropout(weights, dropout) @ value
     else:
         heads = F.scaled_dot_product_attention(
@@ -87,8 +87,8 @@ def attend(
             scale=scale,
             enable_gqa=shared > 1,
         )
-        if mask.dead is not None:
-            heads = heads.masked_fill(mask.dead, 0.0)
+        if mask.fully_masked is not None:
+            heads = heads.masked_fill(mask.fully_masked, 0.0)
     if mask.band is not None:
         heads = mask.band.unfold(heads)
     return tap(module, "heads", heads)
@@ -194,13 +194,13 @@ class Attention(nn.Module):
             term = self.relative(query, key) * self.scale
             bias = term if bias is None else bias + term
         if key.shape[0] != query.shape[0]:
-            heads = self._mix_copies(query, key, value, mask)
+            heads = self._attend_beams(query, key, value, mask)
         else:
-            heads = self.mix(query, key, value, mask, bias)
+            heads = self.attend(query, key, value, mask, bias)
         # (batch, heads, Q, head_dim) -> (batch, Q, heads · head_dim) -> (batch, Q, width)
         return tap(self, "output", self.output(heads.transpose(1, 2).flatten(-2)))
 
-    def mix(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, bias: Tensor | None) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, bias: Tensor | None) -> Tensor:
         """The weighted sum of values per head; the place for attention of another pattern (block-sparse)."""
         return attend(
             self,
@@ -214,7 +214,7 @@ class Attention(nn.Module):
             upcast=self.upcast,
         )
 
-    def _mix_copies(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask) -> Tensor:
+    def _attend_beams(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask) -> Tensor:
         """Several rows of queries look at each row of an encoder's keys (beams of one text), which are not copied.
 
         Without an order between them, the queries of all copies can stand in one row: (batch, heads, copies · Q, …).
@@ -223,11 +223,13 @@ class Attention(nn.Module):
         if not self.cross or rows % sources:
             raise InputError(f"{rows} texts cannot look at {sources} encoded texts: they must be as many, or copies.")
         copies = rows // sources
-        if is_watched(self, "scores", "weights", "heads") or not mask.by_key:  # each copy must be seen on its own
+        if (
+            is_watched(self, "scores", "weights", "heads") or not mask.same_for_all_queries
+        ):  # each copy must be seen on its own
             key, value = key.repeat_interleave(copies, 0), value.repeat_interleave(copies, 0)
-            return self.mix(query, key, value, mask.copies(copies), None)
+            return self.attend(query, key, value, mask.repeat(copies), None)
         folded = query.unflatten(0, (sources, copies)).transpose(1, 2).flatten(2, 3)
-        heads = self.mix(folded, key, value, mask, None)
+        heads = self.attend(folded, key, value, mask, None)
         return heads.unflatten(2, (copies, -1)).transpose(1, 2).flatten(0, 1)
 
     def extra_repr(self) -> str:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from clearhead.errors import ConfigError, InputError
-from clearhead.nn.attention import Attention, weigh
+from clearhead.nn.attention import Attention, attention_weights
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.tracing import is_watched, tap
 
@@ -28,15 +28,15 @@ ROWS = 32  # query blocks at a time: what is gathered for them is all the memory
 
 
 @lru_cache(maxsize=256)
-def random_plan(blocks: int, size: int, count: int, heads: int, seed: int, longest: int) -> Tensor:
+def random_plan(blocks: int, size: int, count: int, heads: int, seed: int, max_positions: int) -> Tensor:
     """(heads, blocks - 2, count): the random blocks that each block but the first and the last sees in training.
 
     blocks, size   how many blocks the text has, of how many positions
-    longest        the most positions that the model has: the paper's plan is drawn for all of them and then cut
+    max_positions  the most positions that the model has: the paper's plan is drawn for all of them and then cut
     """
     draw = np.random.RandomState(seed)
     if blocks * size in PAPER_LENGTHS:
-        plan = np.stack([_paper_plan(draw, longest // size, size, count) for _ in range(heads)])
+        plan = np.stack([_paper_plan(draw, max_positions // size, size, count) for _ in range(heads)])
     else:
         within = 2 * count + 5  # random blocks are among the first so many
         plan = np.zeros((heads, blocks - 2, count), dtype=np.int64)
@@ -47,7 +47,7 @@ def random_plan(blocks: int, size: int, count: int, heads: int, seed: int, longe
                 order = draw.permutation(within)
                 plan[head, row - 1] = [block for block in order if block not in near][:count]
     if plan.shape[1] < blocks - 2:
-        raise InputError(f"A text of {blocks} blocks of {size} is longer than the model's {longest} positions.")
+        raise InputError(f"A text of {blocks} blocks of {size} is longer than the model's {max_positions} positions.")
     return torch.from_numpy(plan[:, : blocks - 2])
 
 
@@ -77,7 +77,7 @@ class BlockSparseAttention(Attention):
 
     block_size, random_blocks   the size of a block, and how many random blocks each one sees
     seed                        the number of the layer: what the random blocks are drawn from
-    longest                     the most positions that the model has
+    max_positions               the most positions that the model has
 
     A text of up to (5 + 2 · random_blocks) blocks is short. Longer ones are filled up to whole blocks with hidden
     positions. Hidden positions have no output (zeros). There is no dropout of weights here, as published.
@@ -94,19 +94,19 @@ class BlockSparseAttention(Attention):
         block_size: int,
         random_blocks: int,
         seed: int,
-        longest: int,
+        max_positions: int,
         bias: bool = True,
         out_bias: bool | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(width, heads, bias=bias, out_bias=out_bias, dropout=dropout)
         self.block_size, self.random_blocks = block_size, random_blocks
-        self.seed, self.longest = seed, longest
+        self.seed, self.max_positions = seed, max_positions
 
-    def mix(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, bias: Tensor | None) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, bias: Tensor | None) -> Tensor:
         time, size = query.shape[2], self.block_size
         if key.shape[2] != time or time <= (5 + 2 * self.random_blocks) * size:
-            return super().mix(query, key, value, mask, bias)
+            return super().attend(query, key, value, mask, bias)
         shown = mask.visible  # (batch or 1, 1, 1, time), True = may be seen
         plain = not mask.is_causal and mask.added is None and bias is None
         if not plain or (shown is not None and shown.shape[1:] != (1, 1, time)):
@@ -117,16 +117,20 @@ class BlockSparseAttention(Attention):
         blocks = -(-time // size)
         plan = None  # at rest, each random block is block 0
         if self.training and self.random_blocks:
-            plan = random_plan(blocks, size, self.random_blocks, self.heads, self.seed, self.longest).to(query.device)
+            plan = random_plan(blocks, size, self.random_blocks, self.heads, self.seed, self.max_positions).to(
+                query.device
+            )
         # hidden queries (batch, 1, time, 1) give zeros
-        dead = None if shown is None else ~shown.transpose(-1, -2)
-        if dead is not None and mask.dead is not None:
-            dead = dead | mask.dead
+        fully_masked = None if shown is None else ~shown.transpose(-1, -2)
+        if fully_masked is not None and mask.fully_masked is not None:
+            fully_masked = fully_masked | mask.fully_masked
         if is_watched(self, "scores", "weights"):
             counts = self._counts(blocks, plan, query)[:, :, :time, :time]
             if shown is not None:
                 counts = counts.masked_fill(~shown, _hidden(query))
-            weights = weigh(self, query, key, BoundMask(added=counts, dead=dead), scale=self.scale)
+            weights = attention_weights(
+                self, query, key, BoundMask(added=counts, fully_masked=fully_masked), scale=self.scale
+            )
             return tap(self, "heads", weights @ value)
         if blocks * size > time:
             fill = blocks * size - time
@@ -134,7 +138,7 @@ class BlockSparseAttention(Attention):
             shown = query.new_ones(1, 1, 1, time, dtype=torch.bool) if shown is None else shown
             shown = F.pad(shown, (0, fill))
         heads = self._by_blocks(query, key, value, shown, plan, blocks)[:, :, :time]
-        return tap(self, "heads", heads if dead is None else heads.masked_fill(dead, 0.0))
+        return tap(self, "heads", heads if fully_masked is None else heads.masked_fill(fully_masked, 0.0))
 
     def _seen(self, blocks: int, plan: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor]:
         """Which blocks the middle ones see: (rows, heads or 1, slots). What is added to their scores: (rows, slots).

@@ -60,7 +60,7 @@ class DisentangledAttention(Attention):
     shared             the content's query and key matrices project the positions too (v2, v3)
     position_dropout   on the table of distances
     fused              one matrix for q, k and v, head by head, with biases for q and v alone (v1)
-    talking            two matrices that mix the heads, before and after the softmax (v1)
+    talking_heads      two matrices that mix the heads, before and after the softmax (v1)
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class DisentangledAttention(Attention):
         max_distance: int = 512,
         shared: bool = False,
         fused: bool = False,
-        talking: bool = False,
+        talking_heads: bool = False,
         dropout: float = 0.0,
         position_dropout: float = 0.0,
     ) -> None:
@@ -93,8 +93,8 @@ class DisentangledAttention(Attention):
             self.position_key = Linear(width, width, bias=not fused)
         if "p2c" in self.terms and not shared:
             self.position_query = Linear(width, width)
-        self.mix_scores = Linear(heads, heads, bias=False) if talking else None
-        self.mix_weights = Linear(heads, heads, bias=False) if talking else None
+        self.mix_scores = Linear(heads, heads, bias=False) if talking_heads else None
+        self.mix_weights = Linear(heads, heads, bias=False) if talking_heads else None
 
     def _content(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, (batch, heads, time, head_dim) each."""
@@ -147,16 +147,16 @@ class DisentangledAttention(Attention):
         if real is not None:  # as published, padding sees all keys alike; a loss over all positions feels that
             query = query * real
             term = None if term is None else term * real
-            mask = BoundMask(visible=real.transpose(-1, -2) | ~real, dead=mask.dead)
+            mask = BoundMask(visible=real.transpose(-1, -2) | ~real, fully_masked=mask.fully_masked)
         rate = self.dropout if self.training else 0.0
         if self.mix_scores is None:
             heads = attend(self, query, key, value, mask, scale=self.scale, bias=term, dropout=rate)
         else:
-            heads = self._talk(query, key, value, mask, term, rate)
+            heads = self._attend_talking_heads(query, key, value, mask, term, rate)
         # (batch, heads, Q, head_dim) -> (batch, Q, width)
         return tap(self, "output", self.output(heads.transpose(1, 2).flatten(-2)))
 
-    def _talk(
+    def _attend_talking_heads(
         self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, term: Tensor | None, dropout: float
     ) -> Tensor:
         """Attention whose heads mix their scores, and their weights again: rows need not sum to one any more."""
@@ -167,6 +167,6 @@ class DisentangledAttention(Attention):
         wide = torch.promote_types(scores.dtype, torch.float32)
         weights = F.dropout(F.softmax(mask.hide(scores), dim=-1, dtype=wide).to(value.dtype), dropout)
         weights = self.mix_weights(weights.movedim(1, -1)).movedim(-1, 1)
-        if mask.dead is not None:
-            weights = weights.masked_fill(mask.dead, 0.0)
+        if mask.fully_masked is not None:
+            weights = weights.masked_fill(mask.fully_masked, 0.0)
         return tap(self, "heads", tap(self, "weights", weights) @ value)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
-from clearhead.nn.masks import can_look
+from clearhead.nn.masks import can_inspect
 from clearhead.nn.tracing import tap
 
 
@@ -130,7 +130,7 @@ class TokenEmbedder(Embedder):
             check_ids("token_type_ids", token_type_ids, self.tokens.num_embeddings)
             looked_up = self.tokens(token_type_ids)
             x = x + tap(self, "segments", looked_up * self.scale if self.scale != 1.0 else looked_up)
-        elif token_type_ids is not None and can_look(token_type_ids) and bool(token_type_ids.any()):
+        elif token_type_ids is not None and can_inspect(token_type_ids) and bool(token_type_ids.any()):
             raise InputError("This model has no segment embeddings: leave token_type_ids out.")
         if langs is not None:
             if self.languages is None:
@@ -151,7 +151,7 @@ def check_ids(name: str, ids: Tensor, size: int) -> None:
     """Ids must be whole numbers inside the table; values are looked at on the CPU only (elsewhere it would stall)."""
     if ids.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{name} must hold whole numbers (int64 or int32), not {ids.dtype}.")
-    if ids.numel() and can_look(ids):
+    if ids.numel() and can_inspect(ids):
         low, high = (int(v) for v in torch.aminmax(ids))
         if low < 0 or high >= size:
             wrong = high if high >= size else low
@@ -166,11 +166,11 @@ def check_positions(position_ids: Tensor, limit: int | None) -> None:
         raise InputError(f"position_ids must hold whole numbers (int64 or int32), not {position_ids.dtype}.")
     if limit is None:
         return
-    if position_ids.shape[-1] > limit or (can_look(position_ids) and int(position_ids.max()) >= limit):
+    if position_ids.shape[-1] > limit or (can_inspect(position_ids) and int(position_ids.max()) >= limit):
         needed = max(position_ids.shape[-1], int(position_ids.max()) + 1)
         raise InputError(
             f"The input reaches position {needed}, but this model has {limit}. "
             "Shorten the text, or choose a model with more positions."
         )
-    if can_look(position_ids) and int(position_ids.min()) < 0:
+    if can_inspect(position_ids) and int(position_ids.min()) < 0:
         raise InputError(f"position_ids must not be negative; the smallest is {int(position_ids.min())}.")

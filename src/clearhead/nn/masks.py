@@ -25,7 +25,9 @@ class BoundMask:
     is_causal: bool = False  # only for as many queries as keys: torch aligns the flag top left
     visible: Tensor | None = None  # bool, True = may be seen; broadcastable to (batch, heads, query, key)
     added: Tensor | None = None  # float, added to the scores; same shape rule
-    dead: Tensor | None = None  # bool (…, query, 1): queries that see nothing; they are opened above, zeroed after
+    fully_masked: Tensor | None = (
+        None  # bool (…, query, 1): queries that see nothing; they are opened above, zeroed after
+    )
     band: Band | None = None
 
     def dense(self) -> BoundMask:
@@ -37,17 +39,17 @@ class BoundMask:
         return Mask(self.band.causal, self.band.window, shown).bind(self.band.query, self.band.key, device)
 
     @property
-    def by_key(self) -> bool:
+    def same_for_all_queries(self) -> bool:
         """Whether all queries see the same keys."""
         tensors = [part for part in (self.visible, self.added) if part is not None]
         return not self.is_causal and self.band is None and all(part.shape[-2] == 1 for part in tensors)
 
-    def copies(self, count: int) -> BoundMask:
+    def repeat(self, count: int) -> BoundMask:
         """Every row `count` times, side by side."""
-        visible, added, dead = (
-            None if t is None else t.repeat_interleave(count, 0) for t in (self.visible, self.added, self.dead)
+        visible, added, fully_masked = (
+            None if t is None else t.repeat_interleave(count, 0) for t in (self.visible, self.added, self.fully_masked)
         )
-        return BoundMask(self.is_causal, visible, added, dead)
+        return BoundMask(self.is_causal, visible, added, fully_masked)
 
     def hide(self, scores: Tensor) -> Tensor:
         """scores (batch, heads, query, key) with hidden keys at -inf."""
@@ -117,12 +119,12 @@ class Mask:
         device: torch.device | str = "cpu",
         *,
         batch: int | None = None,
-        alive: bool = False,
+        none_fully_masked: bool = False,
     ) -> BoundMask:
         """For `query` positions that are the last of `key` positions (with a cache, `key` is larger).
 
         batch: how many texts. If it is given, a window over more than twice its length is bound as a `Band`.
-        alive: the caller knows that every query sees something
+        none_fully_masked: the caller knows that every query sees something
         """
         window = self.window if self.window is not None and self.window < max(query, key) else None
         by_key = len(self.added) == 0 and all(
@@ -132,8 +134,8 @@ class Mask:
             shown = reduce(torch.logical_and, self.visible)[:, 0, 0] if self.visible else None
             band = Band(window, self.causal, query, key, shown)
             inside = band.visible(batch, device)
-            dead = ~inside.any(-1, keepdim=True)
-            return BoundMask(visible=inside | dead, dead=dead, band=band)
+            fully_masked = ~inside.any(-1, keepdim=True)
+            return BoundMask(visible=inside | fully_masked, fully_masked=fully_masked, band=band)
         ordered = self.causal and query > 1  # one last query sees everything before it anyway
         if not self.visible and not self.added:
             if window is None and not ordered:
@@ -145,7 +147,7 @@ class Mask:
             parts.append(_distance_visible(query, key, window, device, causal=self.causal))
         visible = reduce(torch.logical_and, parts) if parts else None
         added = reduce(torch.add, self.added) if self.added else None
-        if alive:
+        if none_fully_masked:
             return BoundMask(visible=visible, added=added)
 
         seen = visible
@@ -153,12 +155,12 @@ class Mask:
             finite = added > -torch.inf
             seen = finite if seen is None else seen & finite
         assert seen is not None
-        dead = ~seen.any(-1, keepdim=True)
+        fully_masked = ~seen.any(-1, keepdim=True)
         if visible is not None:
-            visible = visible | dead
+            visible = visible | fully_masked
         if added is not None:
-            added = added.masked_fill(dead, 0.0)
-        return BoundMask(visible=visible, added=added, dead=dead)
+            added = added.masked_fill(fully_masked, 0.0)
+        return BoundMask(visible=visible, added=added, fully_masked=fully_masked)
 
 
 def _distance_visible(
@@ -205,7 +207,7 @@ def from_attention_mask(
             return Mask(added=(mask,))
         raise InputError(f"A 4-D {name} must be bool (True = seen) or float (added), not {mask.dtype}.")
     if mask.dtype != torch.bool:
-        if can_look(mask) and not bool(((mask == 0) | (mask == 1)).all()):
+        if can_inspect(mask) and not bool(((mask == 0) | (mask == 1)).all()):
             raise InputError(
                 f"A {mask.ndim}-D {name} holds 1 (seen) and 0 (hidden) only; this one has other values. "
                 "To add numbers to the scores, pass a 4-D float mask."
@@ -216,6 +218,6 @@ def from_attention_mask(
     return Mask(visible=(mask[:, None, None, :] if mask.ndim == 2 else mask[:, None],))
 
 
-def can_look(tensor: Tensor) -> bool:
+def can_inspect(tensor: Tensor) -> bool:
     """Whether values may be looked at without stalling an accelerator or breaking a compiled graph."""
     return tensor.device.type == "cpu" and tensor.numel() > 0 and not torch.compiler.is_compiling()

@@ -18,18 +18,18 @@ Pairing = Literal["neighbours", "halves"]
 
 
 def sinusoidal(
-    length: int, width: int, layout: Layout = "interleaved", base: float = 10_000.0, closed: bool = False
+    length: int, width: int, layout: Layout = "interleaved", base: float = 10_000.0, endpoint: bool = False
 ) -> Tensor:
     """(length, width): sines and cosines of position · base^(-2i/width).
 
     interleaved   sin, cos, sin, cos … as the 2017 paper writes it
     halves        all sines, then all cosines, as tensor2tensor computes it
-    closed        tensor2tensor's spacing: the slowest wave is exactly 1/base (i runs over width/2 - 1 steps)
+    endpoint      tensor2tensor's spacing: the slowest wave is exactly 1/base (i runs over width/2 - 1 steps)
     """
     if layout not in ("interleaved", "halves"):
         raise ConfigError(f"Sinusoidal layout must be 'interleaved' or 'halves', not {layout!r}.")
-    waves = width // 2 if closed else (width + 1) // 2
-    exponent = torch.arange(waves, dtype=torch.float64) / (max(waves - 1, 1) if closed else width / 2)
+    waves = width // 2 if endpoint else (width + 1) // 2
+    exponent = torch.arange(waves, dtype=torch.float64) / (max(waves - 1, 1) if endpoint else width / 2)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * base**-exponent  # (length, waves)
     table = torch.zeros(length, width, dtype=torch.float64)
     if layout == "interleaved":
@@ -54,19 +54,19 @@ class SinusoidalPositions(nn.Module):
         length: int,
         width: int,
         layout: Layout = "interleaved",
-        closed: bool = False,
+        endpoint: bool = False,
         padding_idx: int | None = None,
     ) -> None:
         super().__init__()
         self.layout: Layout = layout
-        self.closed = closed
+        self.endpoint = endpoint
         self.length, self.width, self.padding_idx = length, width, padding_idx
         self.register_buffer("weight", torch.empty(length, width), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:
-            table = sinusoidal(self.length, self.width, self.layout, closed=self.closed)
+            table = sinusoidal(self.length, self.width, self.layout, endpoint=self.endpoint)
             if self.padding_idx is not None:
                 table[self.padding_idx] = 0.0
             self.weight.copy_(table)

@@ -18,7 +18,7 @@ from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.cpu_decode import decode_step
 from clearhead.nn.kv_cache import KVCache, StaticKVCache
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
-from clearhead.nn.tracing import is_open, tap
+from clearhead.nn.tracing import is_tracing, tap
 
 
 class Stack(nn.Module):
@@ -138,13 +138,13 @@ class Stack(nn.Module):
         allowed = visible if complete else Mask(causal=self.causal) & visible
         # A layer with a window may hold fewer positions than there were; layers of one window hold the same.
         held = {layer.window: cache.layers[n].held if cache is not None else 0 for n, layer in enumerate(self.blocks)}
-        alive = isinstance(cache, StaticKVCache) and time == 1  # a new position sees itself
+        sees_itself = isinstance(cache, StaticKVCache) and time == 1  # a new position does
         bound = {}
         for window, before in held.items():
             keys = before + time
             mask = allowed if keys == past + time else allowed.of_last(keys)
             near = mask if complete else mask.within(window)
-            bound[window] = near.bind(time, keys, device, batch=batch, alive=alive)
+            bound[window] = near.bind(time, keys, device, batch=batch, none_fully_masked=sees_itself)
         source = memory.shape[1] if memory is not None else None
         bound_memory = None
         if memory_mask is not None:
@@ -186,7 +186,7 @@ class Stack(nn.Module):
 
     def through(self, layer: nn.Module, *args: Any, **options: Any) -> Any:
         """What a layer makes of its input."""
-        plain = options.get("cache") is None and not is_open()
+        plain = options.get("cache") is None and not is_tracing()
         if self.recompute and self.training and torch.is_grad_enabled() and plain:
             return checkpoint(layer, *args, use_reentrant=False, **options)  # dropout draws the same again
         return layer(*args, **options)

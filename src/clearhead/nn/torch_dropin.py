@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
-from clearhead.nn.attention import ATTENTION_TAPS, attend, weigh
+from clearhead.nn.attention import ATTENTION_TAPS, attend, attention_weights
 from clearhead.nn.masks import BoundMask, Mask
 from clearhead.nn.tracing import is_watched, tap
 
@@ -106,7 +106,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         weights = None
         if need_weights:
             # torch, too, returns the weights as dropout has left them
-            weights = F.dropout(weigh(self, q, k, mask, scale=scale), dropout)
+            weights = F.dropout(attention_weights(self, q, k, mask, scale=scale), dropout)
             heads = tap(self, "heads", weights @ v)
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights[0] if layout == "no batch" else weights

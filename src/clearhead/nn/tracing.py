@@ -39,7 +39,7 @@ def is_watched(module: nn.Module, *names: str) -> bool:
     return bool(_watching) and any(trace._wants(module, name) for trace in tuple(_watching) for name in names)
 
 
-def is_open() -> bool:
+def is_tracing() -> bool:
     """Whether a trace of this thread is looking."""
     return bool(_watching) and any(trace._thread == threading.get_ident() for trace in tuple(_watching))
 

@@ -27,7 +27,7 @@ from clearhead.nn.kv_cache import LayerKVCache
 from clearhead.nn.linear import FEW, is_plain
 from clearhead.nn.masks import BoundMask
 from clearhead.nn.torch_internals import has_global_forward_hooks
-from clearhead.nn.tracing import is_open
+from clearhead.nn.tracing import is_tracing
 
 # What the arithmetic takes from a module's own dictionary.
 READ_BLOCK = itemgetter("placement", "training")
@@ -60,7 +60,7 @@ def decode_step(
         or shape[1] != 1
         or not 0 < shape[0] <= FEW
         or torch.is_grad_enabled()
-        or is_open()
+        or is_tracing()
         or x.dtype is not torch.float32
         or not x.is_contiguous()
         or not is_plain(x)
@@ -161,7 +161,9 @@ class Plan:
 
 def _sees_everything(mask: BoundMask) -> bool:
     return (
-        type(mask) is BoundMask and not mask.is_causal and mask.visible is mask.added is mask.dead is mask.band is None
+        type(mask) is BoundMask
+        and not mask.is_causal
+        and mask.visible is mask.added is mask.fully_masked is mask.band is None
     )
 
 

@@ -62,7 +62,7 @@ def describe(block: nn.Module) -> Layer | None:
     found.kv_heads, found.head_dim = facts["kv_heads"], facts["head_dim"]
     q_size, kv_size = facts["heads"] * found.head_dim, found.kv_heads * found.head_dim
     scale = facts.get("scale")  # torch has something to say to anything but a number
-    if facts["cross"] or facts["training"] or "mix" in facts or not isinstance(scale, float | int):
+    if facts["cross"] or facts["training"] or "attend" in facts or not isinstance(scale, float | int):
         return None
     if attention.rotary is not None or attention.relative is not None:
         return None

@@ -69,7 +69,7 @@ def _is_supported_block(block: nn.Module) -> bool:
         and _bare(block.feedforward_norm, nn.LayerNorm)
         and attention.rotary is None
         and attention.relative is None
-        and "mix" not in vars(attention)
+        and "attend" not in vars(attention)
         and attention.head_dim in (8, 16, 32, 64, 128, 256)
         and all(_bare(m, Linear) for m in (*_into(attention), attention.output, feedforward.up, feedforward.down))
         and feedforward.gate is None
