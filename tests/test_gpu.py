@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import clearhead as ch
-from clearhead.generate import graphs
+from clearhead.generate import cuda_graphs
 from clearhead.models import FAMILIES, Model, family
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import Summary
@@ -334,7 +334,7 @@ def test_nothing_is_recorded_under_autocast():
     torch.randn(2**24, device=DEVICE)  # something else lies in the freed memory now
     assert torch.equal(written(), before)
     with torch.autocast("cuda", torch.bfloat16):
-        assert "autocast" in (graphs.why_not(gpu) or "")
+        assert "autocast" in (cuda_graphs.why_not_recordable(gpu) or "")
 
 
 def by_hand(width: int, heads: int, hidden: int, activation: str = "gelu_new", words: int = 203, **options) -> Stack:
@@ -420,7 +420,7 @@ def test_one_text_in_half_precision(name):
             scores = cpu(got[:, 4:].cpu()).logits[0, 16:-1]  # (30, words)
         chosen = scores.gather(1, got[0, 21:, None].cpu())[:, 0]
         assert (scores.amax(-1) - chosen).max() < 0.05 * scores.std()
-    assert graphs.takes_rows(gpu) == (name in ("gpt2", "ctrl"))
+    assert cuda_graphs.can_step_by_row(gpu) == (name in ("gpt2", "ctrl"))
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="a Triton kernel")

@@ -194,6 +194,12 @@ def test_options_are_checked_before_anything_is_loaded(words, says, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_newline_that_closes_a_piped_prompt_is_no_part_of_it():
+    asked = ["generate", "-", "-n", "3", "--json"]
+    piped, plain = (CliRunner().invoke(app, asked, input=text) for text in ("The robot\n", "The robot"))
+    assert json.loads(piped.stdout)["prompt"] == json.loads(plain.stdout)["prompt"] == "The robot"
+
+
 def test_prompts_that_cannot_be_continued():
     with pytest.raises(InputError, match="empty"):
         inside("generate", "  ", "-m", "./nowhere")

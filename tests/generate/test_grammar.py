@@ -9,8 +9,10 @@ import torch
 from tokenizers import decoders
 
 from clearhead.errors import InputError
-from clearhead.generate.grammar import BoundGrammar, Grammar, grammar_filter
+from clearhead.generate.constraint import constrain
+from clearhead.generate.grammar import Grammar
 from clearhead.generate.grammar.automaton import Automaton, all_but, characters
+from clearhead.generate.grammar.constraint import GrammarConstraint
 from clearhead.text import Tokenizer, train_tokenizer
 from clearhead.text.byte_bpe import byte_bpe
 from clearhead.text.pieces import pipeline
@@ -50,20 +52,20 @@ def end_of(tokenizer: Tokenizer) -> int:
     return found
 
 
-def walk(bound: BoundGrammar, rng: random.Random, most: int = 300, eager: bool = True) -> list[int]:
+def walk(constraint: GrammarConstraint, rng: random.Random, most: int = 300, eager: bool = True) -> list[int]:
     """Random allowed tokens to the end token, which is left out. Eager takes the end when it may, and half the time
     a token that ends soon."""
-    state, ids = bound.start(), []
+    state, ids = constraint.start(), []
     for n in range(most):
-        allowed = bound.allowed(state, room=most - n)
-        ended = bool(allowed[bound.eos_ids].any())
-        assert ended == bound.is_complete(state)
+        allowed = constraint.allowed(state, remaining=most - n)
+        ended = bool(allowed[constraint.eos_ids].any())
+        assert ended == constraint.is_complete(state)
         choices = allowed.nonzero()[:, 0].tolist()
-        if ended and ((eager and rng.random() < 0.3) or set(choices) <= set(bound.eos_ids)):
-            assert bound.is_complete(bound.advance(state, bound.eos_ids[0]))
+        if ended and ((eager and rng.random() < 0.3) or set(choices) <= set(constraint.eos_ids)):
+            assert constraint.is_complete(constraint.advance(state, constraint.eos_ids[0]))
             return ids
-        token = rng.choice([token for token in choices if token not in bound.eos_ids])
-        state = bound.advance(state, token)
+        token = rng.choice([token for token in choices if token not in constraint.eos_ids])
+        state = constraint.advance(state, token)
         ids.append(token)
     raise AssertionError("the walk did not end")
 
@@ -72,14 +74,14 @@ def text_of(tokenizer: Tokenizer, ids: list[int]) -> str:
     return tokenizer.decode(ids, clean_up_tokenization_spaces=False)
 
 
-def accepts(bound: BoundGrammar, ids: list[int]) -> bool:
+def accepts(constraint: GrammarConstraint, ids: list[int]) -> bool:
     """Whether each of these tokens is allowed in its place, and then an end."""
-    state = bound.start()
+    state = constraint.start()
     for token in ids:
-        if not bound.allowed(state)[token]:
+        if not constraint.allowed(state)[token]:
             return False
-        state = bound.advance(state, token)
-    return bool(bound.allowed(state)[bound.eos_ids[0]])
+        state = constraint.advance(state, token)
+    return bool(constraint.allowed(state)[constraint.eos_ids[0]])
 
 
 # ---- characters and regular expressions
@@ -190,12 +192,12 @@ REGEXES = [
 def test_walks_end_in_a_match(tokenizers, kind, pattern):
     tokenizer, rng = tokenizers[kind], random.Random(3)
     try:
-        bound = Grammar.regex(pattern).bind(tokenizer, [end_of(tokenizer)])
+        constraint = Grammar.regex(pattern).bind(tokenizer, [end_of(tokenizer)])
     except InputError as error:
         assert (kind, pattern) == ("wordpiece", REGEXES[0]), error  # it writes " - " there
         return
     for _ in range(40):
-        text = text_of(tokenizer, walk(bound, rng))
+        text = text_of(tokenizer, walk(constraint, rng))
         assert re.fullmatch(f" ?(?:{pattern})", text), text
 
 
@@ -212,14 +214,14 @@ CHOICES = {
 @pytest.mark.parametrize("kind", CHOICES)
 def test_every_choice_can_be_written_and_nothing_else(tokenizers, kind):
     tokenizer, choices, rng = tokenizers[kind], CHOICES[kind], random.Random(4)
-    bound = Grammar.choices(choices).bind(tokenizer, [end_of(tokenizer)])
+    constraint = Grammar.choices(choices).bind(tokenizer, [end_of(tokenizer)])
     for choice in choices:
-        assert accepts(bound, tokenizer.encode(choice, add_special_tokens=False)), choice
-        assert bound.can_write(choice)
-    assert not bound.can_write("the")
+        assert accepts(constraint, tokenizer.encode(choice, add_special_tokens=False)), choice
+        assert constraint.can_write(choice)
+    assert not constraint.can_write("the")
     found = set()
     for _ in range(60 * len(choices)):
-        text = text_of(tokenizer, walk(bound, rng))
+        text = text_of(tokenizer, walk(constraint, rng))
         assert text in choices or text.removeprefix(" ") in choices, text
         found.add(text if text in choices else text.removeprefix(" "))
     assert found == set(choices)
@@ -228,39 +230,38 @@ def test_every_choice_can_be_written_and_nothing_else(tokenizers, kind):
 def test_a_prefix_may_end_or_go_on(tokenizers):
     tokenizer = tokenizers["bpe"]
     end = end_of(tokenizer)
-    bound = Grammar.choices(["a", "ab"]).bind(tokenizer, [end])
-    state = bound.start()
-    assert not bound.is_complete(state)
-    assert not bound.allowed(state)[end]
-    state = bound.advance(state, tokenizer.convert_tokens_to_ids("a"))
-    assert bound.allowed(state).nonzero()[:, 0].tolist() == sorted([end, tokenizer.convert_tokens_to_ids("b")])
-    state = bound.advance(state, tokenizer.convert_tokens_to_ids("b"))
-    assert bound.allowed(state).nonzero()[:, 0].tolist() == [end]
-    ended = bound.advance(state, end)
-    assert bound.advance(ended, 5) == ended  # padding
-    assert bound.allowed(ended).nonzero()[:, 0].tolist() == [end]
-    with pytest.raises(InputError, match="does not fit the 2 choices"):
-        bound.advance(bound.start(), tokenizer.convert_tokens_to_ids("c"))
+    constraint = Grammar.choices(["a", "ab"]).bind(tokenizer, [end])
+    state = constraint.start()
+    assert not constraint.is_complete(state)
+    assert not constraint.allowed(state)[end]
+    state = constraint.advance(state, tokenizer.convert_tokens_to_ids("a"))
+    assert constraint.allowed(state).nonzero()[:, 0].tolist() == sorted([end, tokenizer.convert_tokens_to_ids("b")])
+    state = constraint.advance(state, tokenizer.convert_tokens_to_ids("b"))
+    assert constraint.allowed(state).nonzero()[:, 0].tolist() == [end]
+    ended = constraint.advance(state, end)
+    assert constraint.advance(ended, 5) == ended  # padding
+    assert constraint.allowed(ended).nonzero()[:, 0].tolist() == [end]
+    assert constraint.advance(constraint.start(), tokenizer.convert_tokens_to_ids("c")) is None
 
 
 def test_an_end_that_was_forced_too_early_is_not_complete(tokenizers):
     tokenizer = tokenizers["bpe"]
-    bound = Grammar.choices(["ab"]).bind(tokenizer, [end_of(tokenizer)])
-    assert not bound.is_complete(bound.advance(bound.start(), end_of(tokenizer)))
+    constraint = Grammar.choices(["ab"]).bind(tokenizer, [end_of(tokenizer)])
+    assert not constraint.is_complete(constraint.advance(constraint.start(), end_of(tokenizer)))
 
 
 def test_characters_may_be_cut_between_tokens(tokenizers):
     """Byte by byte, no token of the 900 being a whole 😀."""
     tokenizer = tokenizers["bpe"]
-    bound = Grammar.choices(["é", "中文", "😀", "😁"]).bind(tokenizer, [end_of(tokenizer)], leading_space=False)
+    constraint = Grammar.choices(["é", "中文", "😀", "😁"]).bind(tokenizer, [end_of(tokenizer)], leading_space=False)
     ids = tokenizer.encode("😁", add_special_tokens=False)
     assert len(ids) > 1
-    assert accepts(bound, ids)
-    state = bound.start()
+    assert accepts(constraint, ids)
+    state = constraint.start()
     for token in ids[:-1]:
-        state = bound.advance(state, token)
-        assert not bound.is_complete(state)
-    last = bound.allowed(state).nonzero()[:, 0].tolist()
+        state = constraint.advance(state, token)
+        assert not constraint.is_complete(state)
+    last = constraint.allowed(state).nonzero()[:, 0].tolist()
     assert {tokenizer.decode([*ids[:-1], token]) for token in last} == {"😀", "😁"}
 
 
@@ -268,9 +269,9 @@ def test_the_leading_space(tokenizers):
     tokenizer = tokenizers["bpe"]
     ids = tokenizer.encode(" positive", add_special_tokens=False)
     for space in (True, False):
-        bound = Grammar.choices(["positive"]).bind(tokenizer, [end_of(tokenizer)], leading_space=space)
-        assert accepts(bound, ids) is space
-        assert not accepts(bound, tokenizer.encode("  positive", add_special_tokens=False))
+        constraint = Grammar.choices(["positive"]).bind(tokenizer, [end_of(tokenizer)], leading_space=space)
+        assert accepts(constraint, ids) is space
+        assert not accepts(constraint, tokenizer.encode("  positive", add_special_tokens=False))
 
 
 @pytest.mark.parametrize("choices", ["positive", [], ["a", ""], ["a", 1]])
@@ -309,8 +310,11 @@ def test_what_cannot_be_spelled_is_said_at_once(tokenizers):
 def test_dead_ends_are_seen_before_they_are_entered():
     """c may be written, but not the d after it; so c must not be."""
     tokenizer = small_wordpiece("a", "##b", "c", "ab")
-    bound = Grammar.regex("ab|cd|ax").bind(tokenizer, [1])
-    assert tokenizer.convert_ids_to_tokens(bound.allowed(bound.start()).nonzero()[:, 0].tolist()) == ["a", "ab"]
+    constraint = Grammar.regex("ab|cd|ax").bind(tokenizer, [1])
+    assert tokenizer.convert_ids_to_tokens(constraint.allowed(constraint.start()).nonzero()[:, 0].tolist()) == [
+        "a",
+        "ab",
+    ]
     with pytest.raises(InputError, match="cannot spell any text"):
         Grammar.regex("cd|ax").bind(tokenizer, [1])
 
@@ -318,8 +322,12 @@ def test_dead_ends_are_seen_before_they_are_entered():
 def test_a_first_token_is_a_whole_one():
     """`##b` in the front would decode to `##b`."""
     tokenizer = small_wordpiece("a", "##b", "b", ".")
-    bound = Grammar.regex("b?a?b?").bind(tokenizer, [1])
-    assert tokenizer.convert_ids_to_tokens(bound.allowed(bound.start()).nonzero()[:, 0].tolist()) == ["[SEP]", "a", "b"]
+    constraint = Grammar.regex("b?a?b?").bind(tokenizer, [1])
+    assert tokenizer.convert_ids_to_tokens(constraint.allowed(constraint.start()).nonzero()[:, 0].tolist()) == [
+        "[SEP]",
+        "a",
+        "b",
+    ]
     sentence = Grammar.regex(r"a b\.").bind(tokenizer, [1])
     assert accepts(sentence, tokenizer.encode("a b.", add_special_tokens=False))
 
@@ -329,8 +337,8 @@ def test_special_and_unused_tokens_are_never_allowed():
     backend = byte_bpe({token: n for n, token in enumerate(tokens)}, [])
     backend.add_special_tokens(["<|endoftext|>", "<tool>"])
     tokenizer = Tokenizer(backend, named={"eos_token": "<|endoftext|>"}, extra=["<tool>"])
-    bound = Grammar.regex(r"[\s\S]*").bind(tokenizer, [0], vocab_size=300)
-    allowed = bound.allowed(bound.start())
+    constraint = Grammar.regex(r"[\s\S]*").bind(tokenizer, [0], vocab_size=300)
+    allowed = constraint.allowed(constraint.start())
     assert allowed.shape == (300,)
     # each byte that may begin a character, and the end
     assert int(allowed.sum()) == 128 + (0xF5 - 0xC2) + 1
@@ -352,10 +360,10 @@ def test_an_end_token_is_needed(tokenizers):
 def test_a_token_that_ends_is_no_text(tokenizers):
     tokenizer = tokenizers["bpe"]
     newline = tokenizer.encode("\n", add_special_tokens=False)
-    bound = Grammar.regex("a\n?").bind(tokenizer, newline)
-    state = bound.advance(bound.start(), tokenizer.convert_tokens_to_ids("a"))
-    assert bound.advance(state, newline[0]) != state
-    assert not bound.advance(state, newline[0]).place >= 0
+    constraint = Grammar.regex("a\n?").bind(tokenizer, newline)
+    state = constraint.advance(constraint.start(), tokenizer.convert_tokens_to_ids("a"))
+    assert constraint.advance(state, newline[0]) != state
+    assert not constraint.advance(state, newline[0]).place >= 0
 
 
 def test_an_unknown_decoder_is_refused(tokenizers):
@@ -399,12 +407,12 @@ def ctrl() -> Tokenizer:
 def test_words_that_carry_their_space_behind_them(name, request):
     tokenizer, rng = request.getfixturevalue(name), random.Random(5)
     choices = ["the cat on the pot", "the", "then", "positive", "a b", "ab"]
-    bound = Grammar.choices(choices).bind(tokenizer, [1])
+    constraint = Grammar.choices(choices).bind(tokenizer, [1])
     for choice in choices:
-        assert accepts(bound, tokenizer.encode(choice, add_special_tokens=False)), choice
+        assert accepts(constraint, tokenizer.encode(choice, add_special_tokens=False)), choice
     found = set()
     for _ in range(300):
-        text = text_of(tokenizer, walk(bound, rng))
+        text = text_of(tokenizer, walk(constraint, rng))
         assert text in choices, text
         found.add(text)
     assert found == set(choices)
@@ -437,9 +445,9 @@ def test_documents_are_taken_exactly_when_they_are_valid(number):
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
 def test_walks_end_in_valid_json(tokenizers, kind, number):
     tokenizer, schema, rng = tokenizers[kind], SCHEMAS[number], random.Random(number)
-    bound = Grammar.json(schema).bind(tokenizer, [end_of(tokenizer)])
+    constraint = Grammar.json(schema).bind(tokenizer, [end_of(tokenizer)])
     for _ in range(6):
-        text = text_of(tokenizer, walk(bound, rng, most=120))
+        text = text_of(tokenizer, walk(constraint, rng, most=120))
         assert fits(schema, json.loads(text)), text
         assert not re.search(r"[:,] {2}|[{\[ ] [}\]]", re.sub(r'"(?:\\.|[^"\\])*"', '""', text)), text
 
@@ -448,12 +456,12 @@ def test_walks_end_in_valid_json(tokenizers, kind, number):
 def test_documents_can_be_written_in_their_own_tokens(tokenizers, kind):
     tokenizer, rng = tokenizers[kind], random.Random(6)
     for schema in SCHEMAS:
-        bound = Grammar.json(schema).bind(tokenizer, [end_of(tokenizer)])
+        constraint = Grammar.json(schema).bind(tokenizer, [end_of(tokenizer)])
         for _ in range(5):
             text = json.dumps(document(schema, rng), ensure_ascii=False)
             ids = tokenizer.encode(text, add_special_tokens=False)
             if tokenizer.decode(ids) == text:  # a normalizer may change it
-                assert accepts(bound, ids), text
+                assert accepts(constraint, ids), text
 
 
 def test_strings_are_valid_json_and_utf8():
@@ -628,10 +636,10 @@ def test_what_a_schema_may_not_have_is_refused_by_name(schema, named):
 def test_a_text_is_brought_to_its_end_in_time(tokenizers, kind):
     tokenizer, rng = tokenizers[kind], random.Random(7)
     schema = {"properties": {"a": {"type": "string"}, "b": {"items": {"type": "string"}}}, "required": ["a", "b"]}
-    bound = Grammar.json(schema).bind(tokenizer, [end_of(tokenizer)])
+    constraint = Grammar.json(schema).bind(tokenizer, [end_of(tokenizer)])
     for room in (20, 21, 25, 40):
         for _ in range(10):
-            ids = walk(bound, rng, most=room, eager=False)
+            ids = walk(constraint, rng, most=room, eager=False)
             assert len(ids) < room
             assert fits(schema, json.loads(text_of(tokenizer, ids)))
 
@@ -643,49 +651,49 @@ def test_grammars_may_be_joined():
     assert not grammar.matches("unknown12")
 
 
-def test_the_filter_keeps_rows_apart_and_lets_finished_ones_be(tokenizers):
+def test_the_processor_keeps_rows_apart_and_lets_finished_ones_be(tokenizers):
     tokenizer = tokenizers["bpe"]
     end, a, b, c = end_of(tokenizer), *(tokenizer.convert_tokens_to_ids(char) for char in "abc")
     size = len(tokenizer) + 3  # a model with room to spare
-    apply = grammar_filter(Grammar.choices(["ab", "ac", "b"]), tokenizer, [end], 1)
+    process = constrain(Grammar.choices(["ab", "ac", "b"]).bind(tokenizer, [end], vocab_size=size), 1)
     scores = torch.randn(4, size)
     prompt = torch.full((4, 1), c)
-    assert set(allowed_in(apply(prompt, scores))[0]) >= {a, b}
+    assert set(allowed_in(process(prompt, scores))[0]) >= {a, b}
     texts = torch.tensor([[a], [b], [b], [c]])
-    found = allowed_in(apply(torch.cat([prompt, texts], 1), scores))
+    found = allowed_in(process(torch.cat([prompt, texts], 1), scores))
     assert found[:3] == [sorted([b, c]), [end], [end]]
     assert len(found[3]) == size  # a beam that cannot be saved is left to its own score
     texts = torch.tensor([[a, c], [b, end], [b, end], [a, b]])
-    assert allowed_in(apply(torch.cat([prompt, texts], 1), scores)) == [[end]] * 4
-    kept = apply(prompt, scores)[0]
+    assert allowed_in(process(torch.cat([prompt, texts], 1), scores)) == [[end]] * 4
+    kept = process(prompt, scores)[0]
     assert torch.equal(kept[kept > -torch.inf], scores[0][kept > -torch.inf])
 
 
-def test_the_filter_lets_forced_special_tokens_pass(tokenizers):
+def test_the_processor_lets_forced_special_tokens_pass(tokenizers):
     tokenizer = tokenizers["sentencepiece"]
     end, code = end_of(tokenizer), tokenizer.bos_token_id
-    apply = grammar_filter(Grammar.choices(["a"]), tokenizer, [end], 0)
+    process = constrain(Grammar.choices(["a"]).bind(tokenizer, [end]), 0)
     forced = torch.full((1, len(tokenizer)), -torch.inf)
     forced[0, code] = 0.0
-    assert allowed_in(apply(torch.zeros(1, 0, dtype=torch.long), forced)) == [[code]]
-    after = allowed_in(apply(torch.tensor([[code]]), torch.zeros(1, len(tokenizer))))[0]
+    assert allowed_in(process(torch.zeros(1, 0, dtype=torch.long), forced)) == [[code]]
+    after = allowed_in(process(torch.tensor([[code]]), torch.zeros(1, len(tokenizer))))[0]
     assert tokenizer.convert_tokens_to_ids("a") in after
     assert code not in after
     with pytest.raises(InputError, match="leave no token"):
         never_end = torch.zeros(1, len(tokenizer))
         never_end[0, [0, 1, end]] = -torch.inf
-        apply(torch.tensor([[code, tokenizer.convert_tokens_to_ids("a")]]), never_end)
+        process(torch.tensor([[code, tokenizer.convert_tokens_to_ids("a")]]), never_end)
 
 
-def test_the_filter_ends_in_time(tokenizers):
+def test_the_processor_ends_in_time(tokenizers):
     tokenizer = tokenizers["bpe"]
     end, a = end_of(tokenizer), tokenizer.convert_tokens_to_ids("a")
-    apply = grammar_filter(Grammar.regex("a+!!"), tokenizer, [end], 0, new_tokens=6)
+    process = constrain(Grammar.regex("a+!!").bind(tokenizer, [end]), 0, new_tokens=6)
     tokens = torch.zeros(1, 0, dtype=torch.long)
     while not (tokens == end).any():
         scores = torch.zeros(1, len(tokenizer))
         scores[0, a] = 9.0  # a model that would never stop
-        tokens = torch.cat([tokens, apply(tokens, scores).argmax(-1)[:, None]], 1)
+        tokens = torch.cat([tokens, process(tokens, scores).argmax(-1)[:, None]], 1)
         assert tokens.shape[1] <= 6
     assert re.fullmatch("a+!!", tokenizer.decode(tokens[0, :-1]))
 

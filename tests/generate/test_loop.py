@@ -10,8 +10,8 @@ import torch
 import clearhead as ch
 from clearhead.errors import InputError
 from clearhead.generate import PromptCache, generate, stream
-from clearhead.generate.loop import draw_by, throw
-from clearhead.generate.stops import cut_after, stop_strings
+from clearhead.generate.loop import draw_uniforms, sample
+from clearhead.generate.stopping_criteria import cut_after, stop_at_strings
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from tests.generate.models import VALUES, VOCAB, afresh, ids, model, padded, until_end
 
@@ -147,7 +147,7 @@ def test_tokens_are_drawn_with_their_chances(name, options):
 
 
 def test_later_tokens_are_drawn_anew():
-    """The second token too has its chances, given the first: the numbers thrown do not follow each other."""
+    """The second token too has its chances, given the first: the uniforms drawn do not follow each other."""
     ours, source = model("gpt2"), ids(1, 5, 2)
     drawn = ours.generate(source, max_new_tokens=2, num_return_sequences=20000, seed=5, top_k=4, eos_token_id=[])
     first = int(drawn[:, 5].mode().values)
@@ -159,26 +159,26 @@ def test_what_has_no_chance_is_never_drawn():
     never = -torch.inf
     scores = torch.tensor([[never, 1.0, never, 2.0, never, 0.5, never]]).repeat(4, 1)
     edges = torch.tensor([[0.0], [1 - 2**-22], [2**-24], [0.5]])
-    assert set(draw_by(scores, edges).tolist()) <= {1, 3, 5}
-    assert draw_by(scores, edges)[:2].tolist() == [1, 5]
+    assert set(sample(scores, edges).tolist()) <= {1, 3, 5}
+    assert sample(scores, edges)[:2].tolist() == [1, 5]
     only = torch.full((3, 50000), never)
     only[:, 49_000] = -7.0
-    assert draw_by(only, torch.tensor([[0.0], [1 - 2**-22], [0.3]])).tolist() == [49_000] * 3
+    assert sample(only, torch.tensor([[0.0], [1 - 2**-22], [0.3]])).tolist() == [49_000] * 3
     g = torch.Generator().manual_seed(0)
     for size in (7, 1000, 50_000):
         scores = torch.randn(64, size, generator=g) * 4
         scores[torch.rand(64, size, generator=g) < 0.9] = never
         scores[:, size // 2] = 0.0
         for _ in range(20):
-            found = draw_by(scores, torch.rand(64, 1, generator=g).clamp(max=1 - 2**-22))
+            found = sample(scores, torch.rand(64, 1, generator=g).clamp(max=1 - 2**-22))
             assert scores.gather(1, found[:, None]).isfinite().all()
 
 
-def test_what_is_thrown():
-    a, b = throw(3, 5, [1, 2, 3]), throw(2, 5, [2, 3])
+def test_uniforms_drawn_beforehand():
+    a, b = draw_uniforms(3, 5, [1, 2, 3]), draw_uniforms(2, 5, [2, 3])
     assert torch.equal(a[1:], b) and not torch.equal(a[0], a[1])
-    assert torch.equal(throw(1, 9, [7])[:, :5], throw(1, 5, [7]))  # a longer text begins the same
-    many = throw(1, 200_000, [4])
+    assert torch.equal(draw_uniforms(1, 9, [7])[:, :5], draw_uniforms(1, 5, [7]))  # a longer text begins the same
+    many = draw_uniforms(1, 200_000, [4])
     assert float(many.min()) >= 0 and float(many.max()) < 1
 
 
@@ -199,13 +199,13 @@ def test_log_probabilities_are_those_of_a_fresh_reading(name, options):
     assert len(out.scores) == len(out.logits) == new
     assert all(step.shape == (3, VOCAB) for step in (*out.scores, *out.logits))
     for n, row in enumerate(out.sequences.tolist()):
-        written = until_end(row[out.prompt :])
+        written = until_end(row[out.prompt_length :])
         assert out.finish_reason[n] == ("end" if written[-1] == 2 else "length")
         assert int(out.lengths[n]) == len(written)
-        assert row[out.prompt + len(written) :] == [0] * (new - len(written))
+        assert row[out.prompt_length + len(written) :] == [0] * (new - len(written))
         assert out.log_probs[n, len(written) :].abs().sum() == 0
         for k, token in enumerate(written):
-            logits = afresh(ours, row[: out.prompt + k], source[n].tolist(), out.prompt)
+            logits = afresh(ours, row[: out.prompt_length + k], source[n].tolist(), out.prompt_length)
             torch.testing.assert_close(out.logits[k][n], logits, rtol=1e-4, atol=1e-4)
             assert float(out.log_probs[n, k]) == pytest.approx(float(logits.log_softmax(-1)[token]), abs=1e-4)
             if "seed" in options:
@@ -252,7 +252,7 @@ class Letters:
     ],
 )
 def test_stop_strings(string, pieces, at):
-    stop = stop_strings([string, "never this"], Letters(), prompt=2)
+    stop = stop_at_strings([string, "never this"], Letters(), prompt_length=2)
     prompt = [1, 4]
     hits = [
         k for k, token in enumerate(pieces)
@@ -264,7 +264,7 @@ def test_stop_strings(string, pieces, at):
 
 
 def test_a_string_in_the_prompt_does_not_stop():
-    stop = stop_strings(["ab"], Letters(), prompt=2)
+    stop = stop_at_strings(["ab"], Letters(), prompt_length=2)
     assert not bool(stop(torch.tensor([[1, 2]]), torch.tensor([4]))[0])
     assert not bool(stop(torch.tensor([[4, 1]]), torch.tensor([2]))[0])  # half of it in the prompt
 
@@ -304,6 +304,27 @@ def test_rules_that_leave_nothing_say_so():
             ours.generate(ids(1, 4), max_new_tokens=2, suppress_tokens=list(range(VOCAB)), **chance)
     with pytest.raises(InputError, match="leave no token"):  # every token has been written
         ours.generate(ids(1, 4), max_new_tokens=40, no_repeat_ngram_size=1, eos_token_id=[])
+
+
+EVERYTHING = list(range(VOCAB))
+WAYS = {
+    "greedy": {},
+    "sampled": {"seed": 1},
+    "beams": {"num_beams": 3},
+    "sampled beams": {"num_beams": 3, "do_sample": True, "seed": 1},
+    "groups": {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 1.0},
+    "contrastive": {"penalty_alpha": 0.5, "top_k": 3},
+    "forced": {"num_beams": 3, "force_words_ids": [[5]]},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "rules", [{"suppress_tokens": EVERYTHING}, {"suppress_tokens": EVERYTHING[:-2], "no_repeat_ngram_size": 1}]
+)
+def test_no_token_left_is_said_by_every_strategy(way, rules):
+    with pytest.raises(InputError, match="leave no token"):
+        generate(model("gpt2"), ids(2, 4), max_new_tokens=5, **rules, **WAYS[way])
 
 
 # ---- streams and traces

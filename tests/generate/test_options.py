@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.generate import stream
+from clearhead.generate import generate, stream
 from clearhead.generate.options import Options
-from tests.generate.models import ids, model
+from tests.generate.models import VOCAB, ids, model
 
 
 @pytest.mark.parametrize(
@@ -206,3 +206,32 @@ def test_as_much_as_fits_takes_no_more_memory_than_that():
     """A very large number is a way to say "all there is room for"."""
     out = model("gpt2").generate(ids(1, 5), max_new_tokens=10**12, eos_token_id=[])
     assert out.shape == (1, 49)
+
+
+WRONG_KINDS = [
+    ("max_new_tokens", -1), ("max_new_tokens", "x"), ("max_length", -1), ("pad_token_id", 2**70),
+    ("pad_token_id", VOCAB), ("pad_token_id", "x"), ("eos_token_id", [None]), ("stop_strings", 1),
+    ("do_sample", "yes"), ("early_stopping", 1), ("temperature", 2**70), ("presence_penalty", 2**63),
+    ("length_penalty", 10**9), ("bad_words_ids", 1), ("bad_words_ids", [[[1]]]), ("bad_words_ids", [[1.5]]),
+    ("force_words_ids", 1), ("force_words_ids", [[1.5]]), ("force_words_ids", [[VOCAB]]), ("suppress_tokens", 5),
+    ("sequence_bias", {(): 1.0}), ("sequence_bias", {(1,): float("nan")}), ("exponential_decay_length_penalty", 0),
+    ("forced_eos_token_id", 1.5), ("forced_eos_token_id", "x"), ("forced_eos_token_id", True),
+    ("bad_words_ids", torch.tensor([1, 2])), ("do_sample", torch.tensor([1, 2])), ("stop_strings", torch.ones(2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_KINDS)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_value_of_the_wrong_kind_is_refused_in_words(name, value, beams):
+    with pytest.raises(InputError):
+        generate(model("gpt2"), ids(2, 4), num_beams=beams, **{"max_new_tokens": 3, name: value})
+
+
+def test_arguments_beside_the_options_are_checked():
+    ours = model("gpt2")
+    with pytest.raises(InputError, match="attention_mask must be a tensor, not list"):
+        generate(ours, ids(1, 2), [1, 1])
+    with pytest.raises(InputError, match="past must be"):
+        generate(ours, ids(1, 2), past={})
+    with pytest.raises(InputError, match="decoder_start_token_id is 40"):
+        generate(model("bart"), ids(1, 2), decoder_start_token_id=VOCAB)

@@ -1,23 +1,18 @@
-"""What is read once is not read again: prompts kept between calls, windows that move on, steps of a fixed shape."""
+"""What is read once is not read again: prompts kept between calls, windows that move on, tokens taken back."""
 
 from __future__ import annotations
 
-import gc
-import weakref
 from contextlib import contextmanager
 
 import pytest
 import torch
 
-import clearhead as ch
 from clearhead.errors import InputError
-from clearhead.generate import PromptCache, Run, generate, graphs, stream
-from clearhead.generate.options import Options
-from clearhead.generate.session import Session
-from clearhead.models import family
+from clearhead.generate import PromptCache, generate, stream
+from clearhead.generate.session import DecodingSession
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.kv_cache import BLOCK, KVCache
-from tests.generate.models import VALUES, ids, model, padded, until_end
+from tests.generate.models import ids, model, padded
 
 # ---- prompts that begin the same
 
@@ -200,162 +195,26 @@ def test_a_prompt_cache_with_windows(name):
     assert read[0] == 2  # the last token of the prompt, and one of the two that were written
 
 
-# ---- steps of a fixed shape (what is recorded on a CUDA device)
-
-STATIC = ["gpt2", "openai-gpt", "gptj", "ctrl", "roberta"]
-ROWS = [ids(1, n, n)[0].tolist() for n in (6, 3, 11)]
-
-
-@torch.no_grad()
-def fixed(ours, given, mask, **options):
-    """What a CUDA device would do, here."""
-    run = Run(ours, given, mask, Options.from_keywords(options).filled_in(ours.config), None, None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clearhead.generate.why_not", graphs.why_not_static)
-        answer = run.collect()
-    return answer if options.get("return_dict_in_generate") else answer.sequences
-
-
-@pytest.mark.parametrize("name", STATIC)
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"eos_token_id": []},
-        {"top_k": 9, "temperature": 1.4, "seed": 3},
-        {"top_p": 0.8, "min_p": 0.02, "num_return_sequences": 3, "seed": 8},
-        {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2},
-        {"repetition_penalty": 1.3, "num_return_sequences": 2, "seed": 8},
-    ],
-    ids=str,
-)
-def test_fixed_shapes_write_the_same(name, side, options):
-    ours = model(name)
-    given, mask = padded(ROWS, side, ours.config.pad_token_id)
-    want = ours.generate(given, attention_mask=mask, max_new_tokens=20, **options)
-    for _ in range(2):  # the second call finds what the first has left
-        got = fixed(ours, given, mask, max_new_tokens=20, **options)
-        assert got.shape == want.shape
-        for a, b in zip(got.tolist(), want.tolist(), strict=True):
-            assert a[: given.shape[1]] == b[: given.shape[1]]
-            assert until_end(a[given.shape[1] :]) == until_end(b[given.shape[1] :])
-        assert torch.equal(got, want)
-
-
-def test_fixed_shapes_show_the_same():
-    ours = model("gpt2")
-    given, mask = padded(ROWS)
-    options = {
-        "max_new_tokens": 12, "return_dict_in_generate": True, "output_scores": True, "output_logits": True,
-        "top_k": 6, "temperature": 1.5, "seed": 2,
-    }  # fmt: skip
-    want, got = generate(ours, given, mask, **options), fixed(ours, given, mask, **options)
-    assert torch.equal(got.sequences, want.sequences) and got.finish_reason == want.finish_reason
-    torch.testing.assert_close(got.log_probs, want.log_probs, rtol=1e-4, atol=1e-5)
-    for a, b in zip((*got.scores, *got.logits), (*want.scores, *want.logits), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
-
-
-def test_a_hook_keeps_steps_from_being_recorded():
-    ours = model("gpt2")
-    assert graphs.why_not_static(ours) is None
-    handle = ours.stack.layers[1].feedforward.register_forward_hook(lambda *_: None)
-    assert "hook" in graphs.why_not_static(ours)
-    handle.remove()
-    handle = ours.stack.embed.register_forward_pre_hook(lambda *_: None)
-    assert "hook" in graphs.why_not_static(ours)
-    handle.remove()
-    assert graphs.why_not_static(ours) is None
-
-
-def test_a_prompt_that_fills_the_positions():
-    """Rounded up, it would reach beyond them."""
-    ours = model("gpt2", n_positions=37)
-    for length in (33, 36, 37):
-        given = ids(1, length, 1)
-        want = ours.generate(given, max_new_tokens=9, eos_token_id=[])
-        assert torch.equal(fixed(ours, given, None, max_new_tokens=9, eos_token_id=[]), want)
-
-
-def test_two_texts_at_once_do_not_share_a_recording():
-    ours = model("gpt2")
-    for rules in ({}, {"suppress_tokens": [11]}):
-        options = {"max_new_tokens": 8, "eos_token_id": [], **rules}
-        want = [ours.generate(ids(1, 5, n), **options)[0, 5:].tolist() for n in (1, 2)]
-        runs = []
-        for n in (1, 2):
-            asked = Options(**options).filled_in(ours.config)
-            run = Run(ours, ids(1, 5, n), None, asked, None, None)
-            runs.append(run._graphed(None, lambda scores, written: scores.argmax(-1)))
-        got: list[list[int]] = [[], []]
-        for _ in range(8):
-            for n in (0, 1):
-                got[n].append(int(next(runs[n]).tokens[0]))
-        assert got == want
-
-
-def test_recordings_are_few_and_go_with_their_model():
-    chosen = family("gpt2")
-    ours = chosen.make(chosen.config.from_dict(VALUES["gpt2"]))
-    for rows in range(1, 8):
-        fixed(ours, ids(rows, 4), None, max_new_tokens=3, eos_token_id=[])
-    assert len(graphs._recordings[ours]) == graphs.KEPT
-    alive = weakref.ref(ours)
-    del ours
-    gc.collect()
-    assert alive() is None
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("gpt_neo", "distances or windows"),
-        ("gpt3", "distances or windows"),
-        ("bart", "only a decoder alone"),
-        ("t5", "only a decoder alone"),
-        ("transfo-xl", "only a decoder alone"),
-    ],
-)
-def test_who_cannot_take_steps_of_a_fixed_shape(name, says):
-    assert says in graphs.why_not_static(model(name))
-    with pytest.raises(InputError, match=r"cuda_graphs cannot be used: the model is on cpu"):
-        model(name).generate(ids(1, 4), cuda_graphs=True)
-
-
-def test_when_a_model_cannot_take_steps_of_a_fixed_shape():
-    ours = model("gpt2", 9)
-    assert graphs.why_not_static(ours) is None
-    with ch.trace(ours, "layers.0.output"):
-        assert "trace" in graphs.why_not_static(ours)
-    ours.train()
-    try:
-        assert "training" in graphs.why_not_static(ours)
-    finally:
-        ours.eval()
-    assert [graphs._round(n) for n in (1, 16, 17, 64, 65, 128, 129, 300)] == [16, 16, 32, 64, 128, 128, 256, 384]
-
-
 # ---- the session itself
 
 
 def test_tokens_can_be_taken_back():
     ours, text = model("gpt2"), ids(2, 6, 1)
-    session = Session(ours, text, None, 10)
+    session = DecodingSession(ours, text, None, 10)
     with torch.no_grad():
-        session.start()
-        first = session.read(ids(2, 4, 2))
-        session.forget(3)
+        session.prefill()
+        first = session.append(ids(2, 4, 2))
+        session.rollback(3)
         assert session.tokens.shape == (2, 7)
-        again = session.read(ids(2, 4, 2)[:, 1:])
+        again = session.append(ids(2, 4, 2)[:, 1:])
     torch.testing.assert_close(again, first[:, 1:], rtol=1e-4, atol=1e-5)
 
 
-def test_room_grows_when_more_is_read_than_was_said():
+def test_the_capacity_grows_when_more_is_read_than_was_said():
     ours = model("t5")
-    session = Session(ours, ids(1, 4), None, 2, start=0)
+    session = DecodingSession(ours, ids(1, 4), None, 2, decoder_start_token_id=0)
     with torch.no_grad():
-        session.start()
+        session.prefill()
         for token in range(3, 30):
             session.step(torch.tensor([token]))
     assert session.tokens[0].tolist() == [0, *range(3, 30)]

@@ -115,24 +115,24 @@ class Way:
         """From the beginning: the prompt and what was chosen."""
         import torch
 
-        from clearhead.generate.session import Session
+        from clearhead.generate.session import DecodingSession
 
         reads = self._encoded is not None
         start = int(self._start[0, 0]) if reads else None
         given = self._encoded if self._encoded is not None else self._start
-        self._session = Session(self.pipe.model, given, None, room=64, start=start)
+        self._session = DecodingSession(self.pipe.model, given, None, 64, start)
         self._check_room(self._start.shape[1] + len(self.chosen))
         rest = [*(self._start[0, 1:].tolist() if reads else []), *self.chosen]
         with torch.no_grad():
-            scores = self._session.start()[0]
+            scores = self._session.prefill()[0]
             self._scores = [scores]  # after the prompt, and after each chosen token
             if rest:
-                more = self._session.read(torch.tensor([rest], device=given.device))[0]
+                more = self._session.append(torch.tensor([rest], device=given.device))[0]
                 after = [*scores[None], *more]
                 self._scores = after[len(rest) - len(self.chosen) :]
 
     def _check_room(self, tokens: int) -> None:
-        limit = self._session.limit
+        limit = self._session.max_length
         if limit is not None and tokens > limit:
             raise InputError(
                 f"The text would have {tokens} tokens, and the model has {limit} positions. Go back (u) or shorten it."
@@ -156,7 +156,7 @@ class Way:
 
         self._check_room(self._session.tokens.shape[1] + len(tokens))
         with torch.no_grad():
-            scores = self._session.read(torch.tensor([tokens], device=self._start.device))[0]
+            scores = self._session.append(torch.tensor([tokens], device=self._start.device))[0]
         self._scores += list(scores)
         self.chosen += tokens
         self._turns.append(len(tokens))
@@ -167,7 +167,7 @@ class Way:
         count = self._turns.pop()
         del self.chosen[-count:], self._scores[-count:]
         try:
-            self._session.forget(count)
+            self._session.rollback(count)
         except InputError:  # a window or a memory that has moved on
             self._read()
 

@@ -121,7 +121,7 @@ def beams(
     tree = _Tree(lambda ids: display_texts(target, ids))
     with at_rest(pipe.model):
         if num_beams > 1:
-            run.search(tree.considered)
+            run.finish(tree.considered)
         else:
             tree.follow(run.steps(), beside)
     nodes, ends = tree.ranked(num_beams)
@@ -131,7 +131,7 @@ def beams(
         ids = [nodes[n].token_id for n in path]
         shown = target.decode(ids, skip_special_tokens=True)
         answers.append(Hypothesis(rank, shown, path, ids, nodes[end].total, nodes[end].score))
-    source = text if run.session.source is not None else None
+    source = text if run.session.encoder_ids is not None else None
     before = "" if source is not None else text or ""
     return Beams(pipe.name, before, source, num_beams, run.options.length_penalty, tree.step, nodes, answers)
 
@@ -153,7 +153,7 @@ class _Tree:
         return node.id
 
     def considered(self, step: Any) -> None:
-        """One step of the search (clearhead.generate.beam.Considered) of a single text."""
+        """One step of the search (clearhead.generate.beam_search.BeamStep) of a single text."""
         self.step += 1
         names = ("parent", "token", "log_prob", "total", "ended", "score")
         rows = zip(*(getattr(step, name)[0].tolist() for name in names), strict=True)

@@ -123,17 +123,16 @@ def sampling(
     with at_rest(pipe.model):
         steps = run.steps()
         step = next(steps)
-        if run.options.forced_bos_token_id is not None and run.session.prompt == 1:
+        if run.options.forced_bos_token_id is not None and run.session.prompt_length == 1:
             step = next(steps)  # the first is the name of a language, which nobody chooses
         tokens, scores = run.session.tokens[:1], step.logits[:1].float()
     asked_for = {name: getattr(run.options, name) for name in (*SHAPES, *_OTHERS)}
     names = [name for name, value in asked_for.items() if value is not None]
-    filters = run.filters[: len(run.filters) - run.options.renormalize_logits]
-    for rule in filters[: len(filters) - len(names)]:
-        scores = rule(tokens, scores)
+    for process in run.processors[: len(run.processors) - len(run.warpers)]:
+        scores = process(tokens, scores)
     allowed, before = scores[0], scores.softmax(-1)[0]
     stages = []
-    for name, apply in zip(names, filters[len(filters) - len(names) :], strict=True):
+    for name, apply in zip(names, run.warpers[: len(names)], strict=True):
         chances = scores.softmax(-1)
         scores = apply(tokens, scores)
         gone = scores == -float("inf")
@@ -142,7 +141,7 @@ def sampling(
     drawn = step.tokens.tolist()
     named = display_texts(pipe.tokenizer.target, drawn)
     found = [Draw(seed + n, token, id_) for n, (token, id_) in enumerate(zip(named, drawn, strict=True))]
-    source = text if run.session.source is not None else None
+    source = text if run.session.encoder_ids is not None else None
     settings = {name: None if asked_for[name] is None else float(asked_for[name]) for name in SHAPES}
     before_text = "" if source is not None else text or ""
     return Sampling(pipe.name, before_text, source, settings, stages, candidates, rest, found)

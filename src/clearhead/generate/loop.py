@@ -1,35 +1,56 @@
-"""The one loop: scores → rules and chances → choice → stop. It yields a token for every row at a time.
+"""The one loop: scores → logits processors and warpers → a token → stopping criteria; a token for every row at a time.
 
-Everything that decodes goes through here or has the same shape: a `Session` asks the model, filters change the
-scores, a choice takes one token of each row, and stops say which rows are finished.
+Everything that decodes goes through here or has the same shape: a `DecodingSession` runs the model, processors change
+the scores, a chooser takes one token of each row, and stopping criteria say which rows are finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate.processors import Filter
-from clearhead.generate.session import Session
-from clearhead.generate.stops import Stop
+from clearhead.generate.processors import LogitsProcessor
+from clearhead.generate.stopping_criteria import StoppingCriterion
 
 # (scores (rows, vocab), how many tokens were written before) -> tokens (rows,)
-Choice = Callable[[Tensor, int], Tensor]
-NOTHING_LEFT = "The rules leave no token that may be written here. Ask for fewer of them, or less text."
-LOOK_EVERY = 16  # on an accelerator, how many tokens are written between two looks at whether all rows are finished
+TokenChooser = Callable[[Tensor, int], Tensor]
+NO_TOKEN_LEFT = "The rules leave no token that may be written here. Ask for fewer of them, or less text."
+FINISHED_CHECK_INTERVAL = 16  # on an accelerator, how many tokens are written between two looks at who is finished
+
+
+class Session(Protocol):
+    """What the loop needs of a model that writes: plain (session.py), speculative, or replayed from CUDA graphs."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """All that the model was given so far, (rows, time)."""
+        ...
+
+    def prefill(self) -> Tensor:
+        """Read the prompt; scores for the first new token, (rows, vocab)."""
+        ...
+
+    def repeat(self, count: int) -> None:
+        """Every row `count` times, side by side."""
+        ...
+
+    def step(self, chosen: Tensor) -> Tensor:
+        """Add a token to every row; scores for the one after it, (rows, vocab)."""
+        ...
 
 
 @dataclass
-class Step:
+class DecodingStep:
     """One token for every row."""
 
     tokens: Tensor  # (rows,); padding in rows that were finished before
     logits: Tensor  # (rows, vocab), as the model gave them
-    scores: Tensor  # (rows, vocab), as the filters left them
+    scores: Tensor  # (rows, vocab), as processors and warpers left them
     finished: Tensor  # (rows,) bool, this token included
 
     def log_probs(self) -> Tensor:
@@ -41,62 +62,61 @@ def greedy(scores: Tensor, written: int) -> Tensor:
     return scores.argmax(-1)
 
 
-def throw(rows: int, new_tokens: int, seeds: list[int] | None) -> Tensor:
-    """(rows, new) numbers in [0, 1), thrown beforehand: all the chance that a text needs.
+def draw_uniforms(rows: int, new_tokens: int, seeds: list[int] | None) -> Tensor:
+    """(rows, new) numbers in [0, 1), drawn beforehand: all the chance that a text needs.
 
     A row's numbers depend on its own seed alone, are the same on every device, and nothing waits for them.
     """
     if seeds is None:
-        thrown = torch.rand(rows, new_tokens)
+        uniforms = torch.rand(rows, new_tokens)
     else:
-        thrown = torch.stack([torch.rand(new_tokens, generator=torch.Generator().manual_seed(s)) for s in seeds])
-    return thrown.clamp(max=1 - 2**-22)  # products with it stay below the other factor, in fp32 too
+        uniforms = torch.stack([torch.rand(new_tokens, generator=torch.Generator().manual_seed(s)) for s in seeds])
+    return uniforms.clamp(max=1 - 2**-22)  # products with it stay below the other factor, in fp32 too
 
 
-def sampling(thrown: Tensor) -> Choice:
-    return lambda scores, written: draw_by(scores, thrown[:, written, None])
+def sampling(uniforms: Tensor) -> TokenChooser:
+    return lambda scores, written: sample(scores, uniforms[:, written, None])
 
 
-def draw_by(scores: Tensor, thrown: Tensor) -> Tensor:
-    """The token where the cumulative probability passes `thrown` (rows, 1); one of probability 0 is never met."""
-    share = scores.softmax(-1)
-    reached = share.cumsum(-1)
-    found = torch.searchsorted(reached, thrown * reached[:, -1:], right=True).clamp(max=scores.shape[-1] - 1)
+def sample(scores: Tensor, uniform: Tensor) -> Tensor:
+    """The token where the cumulative probability passes `uniform` (rows, 1); one of probability 0 is never met."""
+    probabilities = scores.softmax(-1)
+    cumulative = probabilities.cumsum(-1)
+    token = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True).clamp(max=scores.shape[-1] - 1)
     # Sums made in parallel can grow by a rounding error where nothing was added.
-    return torch.where(share.gather(1, found) > 0, found, share.argmax(-1, keepdim=True))[:, 0]
+    return torch.where(probabilities.gather(1, token) > 0, token, probabilities.argmax(-1, keepdim=True))[:, 0]
 
 
-def check_open(scores: Tensor, finished: Tensor) -> None:
+def check_some_token_left(scores: Tensor, finished: Tensor) -> None:
     if bool(((scores.amax(-1) == -torch.inf) & ~finished).any()):
-        raise InputError(NOTHING_LEFT)
+        raise InputError(NO_TOKEN_LEFT)
 
 
 def decode(
     session: Session,
-    filters: list[Filter],
-    choose: Choice,
-    stops: list[Stop],
+    processors: list[LogitsProcessor],
+    choose: TokenChooser,
+    stopping: list[StoppingCriterion],
     pad: int,
     new_tokens: int,
     copies: int = 1,
-) -> Iterator[Step]:
+) -> Iterator[DecodingStep]:
     """Up to `new_tokens` steps; it ends when all rows are finished. copies: how many texts begin with each prompt."""
-    logits = session.start()
-    session.copies(copies)
+    logits = session.prefill()
+    session.repeat(copies)
     logits = logits if copies == 1 else logits.repeat_interleave(copies, 0)
     finished = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-    patient = logits.device.type != "cpu"
+    interval = 1 if logits.device.type == "cpu" else FINISHED_CHECK_INTERVAL
     for written in range(new_tokens):
         scores = logits
-        for apply in filters:
-            scores = apply(session.tokens, scores)
-        if filters:
-            check_open(scores, finished)
+        for process in processors:
+            scores = process(session.tokens, scores)
+        if processors:
+            check_some_token_left(scores, finished)
         token = choose(scores, written).masked_fill(finished, pad)
-        for stop in stops:
-            finished = finished | stop(session.tokens, token)
-        yield Step(token, logits, scores, finished)
-        looks = not patient or written % LOOK_EVERY == LOOK_EVERY - 1
-        if written + 1 == new_tokens or (stops and looks and bool(finished.all())):
+        for criterion in stopping:
+            finished = finished | criterion(session.tokens, token)
+        yield DecodingStep(token, logits, scores, finished)
+        if written + 1 == new_tokens or (stopping and (written + 1) % interval == 0 and bool(finished.all())):
             return
         logits = session.step(token)

@@ -57,10 +57,10 @@ class Options:
     diversity_penalty             chose the same token
     penalty_alpha                 contrastive search (with top_k): the weight against repeating a hidden state
 
-    Looking ahead: the same tokens, sooner
-    assistant_model               a smaller model that guesses the next tokens
-    prompt_lookup_num_tokens      guess by copying what followed the same words before
-    num_assistant_tokens          how many tokens are guessed at a time
+    Speculative decoding: the same tokens, sooner
+    assistant_model               a smaller model that proposes the next tokens
+    prompt_lookup_num_tokens      propose by copying what followed the same words before
+    num_assistant_tokens          how many tokens are proposed at a time
 
     What comes back
     return_dict_in_generate       a `Generation` instead of the tokens: with log-probabilities and reasons to stop
@@ -143,7 +143,7 @@ class Options:
         }
         searches = keywords.get("penalty_alpha", filled.get("penalty_alpha")) is not None
         if keywords.get("do_sample", filled.get("do_sample")) is not True:  # these count only when sampling
-            dropped = set(CHANCE) - ({"top_k"} if searches else set())
+            dropped = set(WARPERS) - ({"top_k"} if searches else set())
             filled = {name: value for name, value in filled.items() if name not in dropped}
         if {"max_new_tokens", "max_length"} & set(keywords):  # a length asked for replaces every stored one
             filled = {name: v for name, v in filled.items() if name not in ("max_new_tokens", "max_length")}
@@ -151,7 +151,7 @@ class Options:
                 low, high = filled.get(least), keywords.get(most)
                 if isinstance(low, int) and isinstance(high, int) and low > high:
                     del filled[least]
-        if filled.get("do_sample") is False and {*CHANCE, "seed"} & set(keywords):
+        if filled.get("do_sample") is False and {*WARPERS, "seed"} & set(keywords):
             del filled["do_sample"]
         return cls(**(filled | keywords))
 
@@ -166,7 +166,7 @@ class Options:
     def __post_init__(self) -> None:
         for name, least in _WHOLE.items():
             self._at_least(name, least)
-        for name, (low, high) in _SHARES.items():
+        for name, (low, high) in _FRACTIONS.items():
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and low < value <= high):
                 raise InputError(f"{name} is {value!r}; it must be above {low} and at most {high}.")
@@ -242,7 +242,7 @@ class Options:
             raise InputError(
                 "Greedy decoding has one answer. For several, sample (top_k=40, …) or search with num_beams."
             )
-        chance = [name for name in CHANCE if getattr(self, name) is not None]
+        chance = [name for name in WARPERS if getattr(self, name) is not None]
         if self.penalty_alpha is not None:
             others = [name for name in chance if name != "top_k"] + ["do_sample"] * bool(self.do_sample)
             others += ["num_beams"] * (self.num_beams > 1) + ["seed"] * (self.seed is not None)
@@ -256,17 +256,19 @@ class Options:
                 )
         elif self.do_sample is False and chance:
             raise InputError(f"do_sample is False, but {chance[0]} only matters when sampling. Drop one.")
-        if self.looks_ahead and (self.num_beams > 1 or self.penalty_alpha is not None):
-            raise InputError("Looking ahead follows one text: it goes without num_beams and penalty_alpha. Drop one.")
+        if self.speculative and (self.num_beams > 1 or self.penalty_alpha is not None):
+            raise InputError(
+                "Speculative decoding follows one text: it goes without num_beams and penalty_alpha. Drop one."
+            )
         if self.assistant_model is not None and self.prompt_lookup_num_tokens is not None:
-            raise InputError("Give assistant_model or prompt_lookup_num_tokens, and not both: one of them guesses.")
+            raise InputError("Give assistant_model or prompt_lookup_num_tokens, and not both: one of them proposes.")
         if self.compile and self.cuda_graphs is False:
             raise InputError("compile prepares steps for recording: it goes with cuda_graphs. Drop one.")
         if (self.cuda_graphs or self.compile) and (
-            self.num_beams > 1 or self.penalty_alpha is not None or self.looks_ahead
+            self.num_beams > 1 or self.penalty_alpha is not None or self.speculative
         ):
             raise InputError(
-                "cuda_graphs and compile record plain steps: they go without beams, penalty_alpha and looking ahead."
+                "cuda_graphs and compile record plain steps: they go without beams, penalty_alpha and assistants."
             )
 
     def _at_least(self, name: str, least: int) -> None:
@@ -280,10 +282,10 @@ class Options:
             return self.do_sample
         if self.penalty_alpha is not None:
             return False
-        return any(getattr(self, name) is not None for name in (*CHANCE, "seed"))
+        return any(getattr(self, name) is not None for name in (*WARPERS, "seed"))
 
     @property
-    def looks_ahead(self) -> bool:
+    def speculative(self) -> bool:
         return self.assistant_model is not None or self.prompt_lookup_num_tokens is not None
 
     def seeds(self, prompts: int) -> list[int] | None:
@@ -339,7 +341,7 @@ class Options:
 
 _ALIASES = {"beam_size": "num_beams", "top_beams": "num_return_sequences"}  # the words of the papers
 SEARCH = ("num_beams", "num_return_sequences", "num_beam_groups", "diversity_penalty", "force_words_ids")
-CHANCE = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+WARPERS = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
 _WHOLE = {
     "max_new_tokens": 1, "max_length": 1, "min_new_tokens": 0, "min_length": 0, "top_k": 1, "num_beams": 1,
     "num_return_sequences": 1, "num_beam_groups": 1, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
@@ -355,7 +357,7 @@ _YES_OR_NO = (
     "cuda_graphs",
     "compile",
 )
-_SHARES = {
+_FRACTIONS = {
     "top_p": (0, 1), "min_p": (0, 1), "typical_p": (0, 1), "epsilon_cutoff": (0, 1), "eta_cutoff": (0, 1),
     "penalty_alpha": (0, 1),
 }  # fmt: skip

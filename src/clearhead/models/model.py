@@ -112,6 +112,11 @@ class Model(nn.Module):
         """How many positions the output stack can read (None: no limit)."""
         return self.output_stack.embed.max_length
 
+    @property
+    def first_position(self) -> int | None:
+        """The number of the first position, which not every family counts from 0; None: it is told no positions."""
+        return self.output_stack.embed.first_position
+
     def start_state(self, capacity: int) -> State:
         """What carries a text being written from one token to the next, with `capacity` positions set aside."""
         stack = self.output_stack

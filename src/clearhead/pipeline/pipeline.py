@@ -149,7 +149,7 @@ class Pipeline:
             options["num_beams"] = 1
         options["num_return_sequences"] = 1
         writing = self.watch(text, log_probs=False, **options)
-        if writing.asked.num_beams > 1:
+        if writing.options.num_beams > 1:
             raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
         return writing.pieces()
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate import Generation, Options, PromptCache, Run, cut_after
+from clearhead.generate import Generation, GenerationRun, Options, PromptCache, cut_after
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
 from clearhead.text import TextStream, Tokenizer
@@ -35,7 +35,7 @@ class Written:
 
 class Writing:
     """
-    asked       the options in force: those given, and what the model's own files say where they are silent
+    options     the options in force: those given, and what the model's own files say where they are silent
     run         the call itself
     answers     one for each text that is written, complete or not
     """
@@ -57,36 +57,37 @@ class Writing:
         self._times: list[float] = []  # when each token was there
         self.model, self._tokenizer, self._log_probs = model, tokenizer, log_probs
         keywords = {**options, "return_dict_in_generate": log_probs}
-        self.asked = Options.from_keywords(keywords, model.generation).filled_in(model.config)
-        self.run = Run(model, ids, mask, self.asked, tokenizer, past)
+        self.options = Options.from_keywords(keywords, model.generation).filled_in(model.config)
+        self.run = GenerationRun(model, ids, mask, self.options, tokenizer, past)
         answers_only = isinstance(model, EncoderDecoderModel)  # it answers its text rather than continuing it
         pairs = zip(ids.tolist(), mask.tolist(), strict=True)
         real = [[token for token, seen in zip(*pair, strict=True) if seen] for pair in pairs]
         self._rows = [
-            _Row(tokenizer, "" if answers_only else prompt, [] if answers_only else tokens, self.run.strings)
+            _Row(tokenizer, "" if answers_only else prompt, [] if answers_only else tokens, self.run.stop_strings)
             for prompt, tokens in zip(prompts, real, strict=True)
-            for _ in range(self.asked.num_return_sequences)
+            for _ in range(self.options.num_return_sequences)
         ]
 
     @property
     def streams(self) -> bool:
         """Whether there is one text that grows: neither a search, which decides at the end, nor several at once."""
-        return self.asked.num_beams == 1 and len(self._rows) == 1
+        return self.options.num_beams == 1 and len(self._rows) == 1
 
     @torch.no_grad()
     def pieces(self) -> Iterator[str]:
         """The new text of the first answer, as it is written."""
-        if self.asked.num_beams > 1:
+        if self.options.num_beams > 1:
             self.finish()
             yield self._rows[0].text
             return
         self._begin()
         for step in self.run.steps():
-            chances = step.log_probs().tolist() if self._log_probs else None
+            log_probs = step.log_probs().tolist() if self._log_probs else None
             chosen, over = step.tokens.tolist(), step.finished.tolist()
             self._times.append(time.perf_counter())
             written = [
-                row.add(chosen[n], None if chances is None else chances[n], over[n]) for n, row in enumerate(self._rows)
+                row.add(chosen[n], None if log_probs is None else log_probs[n], over[n])
+                for n, row in enumerate(self._rows)
             ]
             if written[0]:
                 yield written[0]
@@ -100,10 +101,10 @@ class Writing:
     def finish(self) -> list[Written]:
         """Write to the end, without a look on the way."""
         self._begin()
-        found = self.run.search() if self.asked.num_beams > 1 else self.run.collect()
+        generation = self.run.finish()
         self._times.append(time.perf_counter())
         for n, row in enumerate(self._rows):
-            self._fill(row, found, n)
+            self._fill(row, generation, n)
         return self.answers
 
     def _begin(self) -> None:
@@ -111,19 +112,19 @@ class Writing:
             raise InputError("This text is being written, or has been: see its answers, or call watch again.")
         self._begun = True
 
-    def _fill(self, row: _Row, found: Generation, n: int) -> None:
-        count = int(found.lengths[n])
-        new = found.new_tokens[n, :count].tolist()
-        chances = found.log_probs[n, :count].tolist() if self._log_probs else [None] * count
-        for token, chance in zip(new, chances, strict=True):
-            row.add(token, chance, False)
+    def _fill(self, row: _Row, generation: Generation, n: int) -> None:
+        count = int(generation.lengths[n])
+        new = generation.new_tokens[n, :count].tolist()
+        log_probs = generation.log_probs[n, :count].tolist() if self._log_probs else [None] * count
+        for token, log_prob in zip(new, log_probs, strict=True):
+            row.add(token, log_prob, False)
         row.close()
-        row.reason = found.finish_reason[n] if found.finish_reason else None
-        row.score = None if found.sequences_scores is None else float(found.sequences_scores[n])
+        row.reason = generation.finish_reason[n] if generation.finish_reason else None
+        row.score = None if generation.sequences_scores is None else float(generation.sequences_scores[n])
 
     @property
     def answers(self) -> list[Written]:
-        if self.asked.num_beams > 1 and not self._times:
+        if self.options.num_beams > 1 and not self._times:
             return []  # a search has no answer before it has ended
         ends = set(self.run.eos)
         return [row.answer(ends, self._tokenizer) for row in self._rows]
@@ -131,14 +132,14 @@ class Writing:
     @property
     def full(self) -> bool:
         """Whether the text has come to the end of the model's positions."""
-        limit = self.run.session.limit
-        return limit is not None and self.run.session.prompt + len(self._rows[0].ids) > limit
+        limit = self.run.session.max_length
+        return limit is not None and self.run.session.prompt_length + len(self._rows[0].ids) > limit
 
     @property
     def new_tokens(self) -> int:
         """Of all answers; beams are one text until the end, so there the longest counts."""
         counts = [len(row.ids) for row in self._rows]
-        return max(counts) if self.asked.num_beams > 1 else sum(counts)
+        return max(counts) if self.options.num_beams > 1 else sum(counts)
 
     @property
     def times(self) -> list[float]:

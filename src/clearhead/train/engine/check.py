@@ -9,7 +9,7 @@ from typing import Any
 
 from clearhead import hub, models
 from clearhead.errors import ConfigError, InputError
-from clearhead.generate.session import writing_stack
+from clearhead.generate.session import check_can_generate
 from clearhead.models import Config, Family, Model
 from clearhead.nn import Stack
 from clearhead.text import Tokenizer
@@ -67,7 +67,7 @@ def check_run(
     options = {"width": model.config.hidden_size} if asked.name == "noam" else {}
     schedule(asked.name, recipe.steps or ENDLESS, asked.warmup, asked.final, **options | asked.options)
     if recipe.evaluation.sample is not None:
-        writing_stack(model)  # an error for a model that does not write
+        check_can_generate(model)
     if recipe.lora is not None:
         lora.add_lora(model, recipe.lora.rank, targets=recipe.lora.targets or lora.QUERY_VALUE)
     if recipe.optimizer.freeze is not None:

@@ -26,7 +26,7 @@ from torch import nn
 from clearhead import hub, pipeline
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError, InputError, did_you_mean
 from clearhead.files import atomic_folder, atomic_write, remove_parts
-from clearhead.generate.session import writing_stack
+from clearhead.generate.session import check_can_generate
 from clearhead.models import Model
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.fast import cpu_kernels
@@ -350,7 +350,8 @@ class _Run:
 
     def _room_to_write(self) -> int:
         """How many tokens of a sample there is room for."""
-        model, room = self.model, writing_stack(self.model).embed.max_length
+        check_can_generate(self.model)
+        model, room = self.model, self.model.max_length
         asked = self.recipe.evaluation.sample
         read = 1 if isinstance(model, EncoderDecoderModel) else self._pipeline(model).encode_prompts(asked)[1].shape[1]
         return SAMPLED if room is None else min(SAMPLED, room - read)

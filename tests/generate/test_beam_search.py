@@ -13,10 +13,10 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.generate import generate
-from clearhead.generate.forced import ForcedWords
+from clearhead.generate.constrained_beam_search import PhraseConstraints
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
-from tests.generate.models import afresh, ids, model, padded, pair
+from tests.generate.models import VOCAB, afresh, ids, model, padded, pair
 from tests.parity.families import FAMILIES
 
 ALL = [(name, task) for name, reference in FAMILIES.items() for task in reference.generates]
@@ -53,7 +53,7 @@ def test_beams_are_those_of_transformers(name, task, which):
     ends = [ends] if isinstance(ends, int) else ends
     torch.testing.assert_close(got.sequences_scores, want.sequences_scores, rtol=1e-4, atol=1e-4)
     for n, (a, b) in enumerate(zip(got.sequences.tolist(), want.sequences.tolist(), strict=True)):
-        length = got.prompt + int(got.lengths[n])
+        length = got.prompt_length + int(got.lengths[n])
         assert a[:length] == b[:length]
         assert length == len(b) or b[length - 1] in ends
         assert set(a[length:]) <= {ours.config.pad_token_id}
@@ -222,14 +222,14 @@ def test_forced_words_that_do_not_fit():
 
 
 def test_progress():
-    forced = ForcedWords([[3, 4, 5], [[7, 8], [9]]], [2], 0, 10, 40)
-    assert forced.progress([]) == (0, {3, 7, 9})
-    assert forced.progress([3]) == (1, {3, 4, 7, 9})
-    assert forced.progress([3, 4]) == (2, {3, 5, 7, 9})
-    assert forced.progress([3, 4, 6]) == (0, {3, 7, 9})  # begun and left
-    assert forced.progress([3, 4, 5])[0] == 3
-    assert forced.progress([3, 4, 5, 9]) == (4, set())
-    assert forced.progress([3, 3]) == (1, {3, 4, 7, 9})
+    constraints = PhraseConstraints([[3, 4, 5], [[7, 8], [9]]], [2], 0, 10, 40)
+    assert constraints.progress([]) == (0, {3, 7, 9})
+    assert constraints.progress([3]) == (1, {3, 4, 7, 9})
+    assert constraints.progress([3, 4]) == (2, {3, 5, 7, 9})
+    assert constraints.progress([3, 4, 6]) == (0, {3, 7, 9})  # begun and left
+    assert constraints.progress([3, 4, 5])[0] == 3
+    assert constraints.progress([3, 4, 5, 9]) == (4, set())
+    assert constraints.progress([3, 3]) == (1, {3, 4, 7, 9})
 
 
 # ---- draws
@@ -310,3 +310,57 @@ def test_as_many_texts_as_encoded_ones_or_copies():
 def test_no_scores_of_every_step():
     with pytest.raises(InputError, match="keeps no scores"):
         model("gpt2").generate(ids(1, 3), num_beams=2, output_scores=True)
+
+
+# ---- ends and strings
+
+
+class Alphabet:
+    """Token 3 is a, 4 is b, …; the others are no text."""
+
+    def decode(self, ids, *, skip_special_tokens=False):
+        return "".join(chr(94 + token) for token in ids if token >= 3)
+
+
+def test_a_row_that_is_finished_may_have_nothing_left():
+    """One text ends at once, the other goes on where the first could not."""
+    rows, mask = padded([[5, 6, 7], [8, 9]])
+    rules = {"num_beams": 2, "do_sample": True, "seed": [3, 4], "max_new_tokens": 8, "no_repeat_ngram_size": 1}
+    got = generate(model("gpt2"), rows, mask, eos_token_id=list(range(2, 30)), **rules)
+    assert len(got) == 2
+
+
+def test_every_token_ends():
+    ours = model("gpt2")
+    got = generate(ours, ids(2, 4), num_beams=3, eos_token_id=list(range(VOCAB)), max_new_tokens=3)
+    assert got.tolist() == generate(ours, ids(2, 4), max_new_tokens=1).tolist()
+
+
+@pytest.mark.parametrize("penalty", [-10.0, -4.0, 10.0])
+def test_a_length_penalty_at_its_bounds_still_finds(penalty):
+    got = generate(model("gpt2"), ids(2, 4), num_beams=3, num_return_sequences=3, length_penalty=penalty)
+    assert got.shape[1] > 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stop_string_does_not_cut_forced_words_off(seed):
+    words = [[30], [31, 32]]
+    got = generate(
+        model("gpt2", seed), ids(2, 4, seed), tokenizer=Alphabet(), stop_strings=["d", "k", "q", "t"], num_beams=4,
+        num_return_sequences=2, max_new_tokens=12, force_words_ids=words, return_dict_in_generate=True,
+    )  # fmt: skip
+    for row, length in zip(got.new_tokens.tolist(), got.lengths.tolist(), strict=True):
+        text = Alphabet().decode(row[:length])
+        assert all(Alphabet().decode(word) in text for word in words)
+
+
+def test_a_beam_that_stops_with_its_last_token_says_so():
+    given, ours = ids(1, 4), model("gpt2")
+    plain = generate(ours, given, num_beams=2, max_new_tokens=3, eos_token_id=[])[0, 4:].tolist()
+    text = Alphabet().decode(plain)
+    got = generate(
+        ours, given, tokenizer=Alphabet(), stop_strings=text, num_beams=2, max_new_tokens=3, eos_token_id=[],
+        return_dict_in_generate=True,
+    )  # fmt: skip
+    assert got.new_tokens[0].tolist() == plain
+    assert got.finish_reason == ["stop"]

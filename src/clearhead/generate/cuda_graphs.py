@@ -1,8 +1,8 @@
 """Steps replayed from CUDA graphs: the model, the choice and the end, recorded once, launched as one.
 
-Recording needs shapes and addresses that never change: a cache with all of its room always in sight, a prompt padded
-on the left to a round length, and the place to write held on the device. Steps of one text through plain layers are
-recorded from a few large kernels (`nn/fast/gpu_decode.py`); with `compile`, other layers are compiled first.
+Recording needs shapes and addresses that never change: a cache with all of its capacity always in sight, a prompt
+padded on the left to a round length, and the place to write held on the device. Steps of one text through plain layers
+are recorded from a few large kernels (`nn/fast/gpu_decode.py`); with `compile`, other layers are compiled first.
 A recording is kept with its model and serves every later call of the same shape.
 """
 
@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import InputError
-from clearhead.generate.loop import LOOK_EVERY, Step, draw_by
-from clearhead.generate.options import CHANCE, Options
-from clearhead.generate.processors import chances
-from clearhead.generate.session import Session
+from clearhead.generate.loop import FINISHED_CHECK_INTERVAL, DecodingStep, sample
+from clearhead.generate.options import WARPERS, Options
+from clearhead.generate.session import DecodingSession
+from clearhead.generate.warpers import warpers
 from clearhead.models.heads import LanguageHead
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
@@ -36,14 +36,14 @@ KEPT = 4  # recordings per model; each holds a cache
 _recordings: weakref.WeakKeyDictionary[Model, OrderedDict[object, Recording]] = weakref.WeakKeyDictionary()
 
 
-def why_not(model: Model) -> str | None:
+def why_not_recordable(model: Model) -> str | None:
     """What keeps this model's steps from being recorded here; None if nothing does."""
     if model.device.type != "cuda":
         return f"the model is on {model.device.type}, and only a CUDA device has graphs."
-    return why_not_static(model)
+    return why_no_fixed_shapes(model)
 
 
-def why_not_static(model: Model) -> str | None:
+def why_no_fixed_shapes(model: Model) -> str | None:
     """What keeps a model from taking steps whose shapes never change."""
     if is_tracing():
         return "a trace is open, and a recording would hide the tensors from it."
@@ -64,13 +64,13 @@ def why_not_static(model: Model) -> str | None:
     return None
 
 
-class Choosing:
-    """The end of a recorded step: scores → chances → token, on the device and without a look at any value."""
+class RecordedChoice:
+    """The end of a recorded step: scores → warpers → token, on the device and without a look at any value."""
 
     def __init__(self, options: Options, ends: list[int], pad: int) -> None:
-        self.chances, self.sampled = chances(options, ends), options.samples
+        self.warpers, self.sampled = warpers(options, ends), options.samples
         self.ends, self.pad = ends, pad
-        shaped = tuple(getattr(options, name) for name in CHANCE)
+        shaped = tuple(getattr(options, name) for name in WARPERS)
         self.key = (
             self.sampled,
             shaped,
@@ -81,10 +81,10 @@ class Choosing:
 
     def __call__(self, state: Recording) -> None:
         scores = state.logits
-        for apply in self.chances:
-            scores = apply(state.ids, scores)
+        for warp in self.warpers:
+            scores = warp(state.ids, scores)
         if self.sampled:
-            token = draw_by(scores, state.thrown.index_select(1, state.written))
+            token = sample(scores, state.uniforms.index_select(1, state.written))
         else:
             token = scores.argmax(-1)
         token = token.masked_fill(state.finished, self.pad)
@@ -105,28 +105,28 @@ class Recording:
         rows: int,
         prompt: int,
         span: int,
-        choosing: Choosing | None,
+        choice: RecordedChoice | None,
         compile: bool = False,
         by_row: bool = False,
     ) -> None:
         """by_row: steps go through `gpu_decode`."""
         device, vocab = model.device, model.config.vocab_size
         self._model = weakref.ref(model)  # recordings are kept by model: they must not keep it alive
-        self.choosing, self.prompt, self.span = choosing, prompt, span
+        self.choice, self.prompt, self.span = choice, prompt, span
         self.compile, self.by_row = compile, by_row
         new = span - prompt + 1
-        self.position = torch.zeros(1, dtype=torch.long, device=device)
-        self.cache = StaticKVCache(len(model.stack.layers), span, self.position)
+        self.write_position = torch.zeros(1, dtype=torch.long, device=device)
+        self.cache = StaticKVCache(len(model.stack.layers), span, self.write_position)
         self.prompt_ids = torch.zeros(rows, prompt, dtype=torch.long, device=device)
-        self.prompt_places = torch.zeros_like(self.prompt_ids)
+        self.prompt_position_ids = torch.zeros_like(self.prompt_ids)
         self.prompt_mask = torch.zeros(rows, 1, prompt, prompt, dtype=torch.bool, device=device)
         self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
-        self.places = torch.zeros_like(self.ids)
+        self.position_ids = torch.zeros_like(self.ids)
         self.mask = torch.zeros(rows, span, dtype=torch.bool, device=device)
         self.logits = torch.zeros(rows, vocab, device=device)
         self.finished = torch.zeros(rows, dtype=torch.bool, device=device)
         self.written = torch.zeros(1, dtype=torch.long, device=device)
-        self.thrown = torch.zeros(rows, new, device=device)
+        self.uniforms = torch.zeros(rows, new, device=device)
         self.out = torch.zeros(rows, new, dtype=torch.long, device=device)
         self.done = torch.zeros(rows, new, dtype=torch.bool, device=device)
         self._replay: dict[str, Callable[[], None]] = {}
@@ -137,7 +137,7 @@ class Recording:
         assert model is not None, "a recording is used with its model at hand"
         return model
 
-    def begin(self, ids: Tensor, mask: Tensor, first: int, thrown: Tensor | None) -> None:
+    def begin(self, ids: Tensor, mask: Tensor, first: int, uniforms: Tensor | None) -> None:
         """Read the prompt: ids and mask (rows, time), real tokens on the right; leaves scores for the first token."""
         pad = self.prompt - ids.shape[1]
         self.prompt_ids.zero_()
@@ -148,13 +148,13 @@ class Recording:
         order = torch.ones(self.prompt, self.prompt, dtype=torch.bool, device=ids.device).tril()
         self.prompt_mask.copy_((order & shown[:, None, :])[:, None])
         counted = shown.long().cumsum(-1)
-        self.prompt_places.copy_((counted - 1).clamp(min=0) + first)
-        self.places.copy_(counted[:, -1:] + first)
-        self.position.fill_(self.prompt)
+        self.prompt_position_ids.copy_((counted - 1).clamp(min=0) + first)
+        self.position_ids.copy_(counted[:, -1:] + first)
+        self.write_position.fill_(self.prompt)
         self.finished.zero_()
         self.written.zero_()
-        if thrown is not None:
-            self.thrown[:, : thrown.shape[1]] = thrown
+        if uniforms is not None:
+            self.uniforms[:, : uniforms.shape[1]] = uniforms
         self._run("prompt", self._read_prompt, nullcontext())
         self.cache.filled()
 
@@ -164,29 +164,31 @@ class Recording:
         self._run("step", self._read_token, how)
 
     def choose(self) -> None:
-        assert self.choosing is not None
-        self.choosing(self)
+        assert self.choice is not None
+        self.choice(self)
 
     def _read_prompt(self) -> None:
         self.cache.empty()
-        self._scores(self.prompt_ids, self.prompt_mask, self.prompt_places)
+        self._scores(self.prompt_ids, self.prompt_mask, self.prompt_position_ids)
 
     def _read_token(self) -> None:
-        self.mask.index_fill_(1, self.position, True)
+        self.mask.index_fill_(1, self.write_position, True)
         if self.by_row:
             stack, head = self.model.stack, self.model.language_head
             assert head is not None and isinstance(head.output, Linear)
-            x = stack.embed(self.ids, self.places)
-            gpu_decode.decode_step(stack, head.output, x, self.cache, self.mask[0], self.position, self.logits)
+            x = stack.embed(self.ids, self.position_ids)
+            gpu_decode.decode_step(stack, head.output, x, self.cache, self.mask[0], self.write_position, self.logits)
         else:
-            self._scores(self.ids, self.mask[:, None, None], self.places)
-        self.position += 1
-        self.places += 1
-        if self.choosing is not None:
-            self.choosing(self)
+            self._scores(self.ids, self.mask[:, None, None], self.position_ids)
+        self.write_position += 1
+        self.position_ids += 1
+        if self.choice is not None:
+            self.choice(self)
 
-    def _scores(self, ids: Tensor, mask: Tensor, places: Tensor) -> None:
-        out = self.model(ids, attention_mask=mask, position_ids=places, past_key_values=self.cache, logits_to_keep=1)
+    def _scores(self, ids: Tensor, mask: Tensor, position_ids: Tensor) -> None:
+        out = self.model(
+            ids, attention_mask=mask, position_ids=position_ids, past_key_values=self.cache, logits_to_keep=1
+        )
         self.logits.copy_(out.logits[:, -1])
 
     def _run(self, name: str, body: Callable[[], None], how: AbstractContextManager[None]) -> None:
@@ -195,12 +197,21 @@ class Recording:
             return
         if name not in self._replay:
             with how:
-                self._replay[name] = self._record(body)
+                self._replay[name] = self._capture(body)
         self._replay[name]()
 
-    def _record(self, body: Callable[[], None]) -> Callable[[], None]:
+    def _capture(self, body: Callable[[], None]) -> Callable[[], None]:
         """Run it a few times (which compiles what is to be compiled), put the state back, then record."""
-        state = (self.position, self.places, self.mask, self.finished, self.written, self.ids, self.out, self.done)
+        state = (
+            self.write_position,
+            self.position_ids,
+            self.mask,
+            self.finished,
+            self.written,
+            self.ids,
+            self.out,
+            self.done,
+        )
         saved = [tensor.clone() for tensor in state]
         lengths = [layer.length for layer in self.cache.layers]
 
@@ -225,27 +236,26 @@ class Recording:
         return graph.replay
 
 
-class GraphedSession:
-    """A session whose steps are replayed. It has the session's face, as far as the loop needs it."""
+class CudaGraphSession:
+    """A session whose steps are replayed. A `Session` to the loop."""
 
-    def __init__(self, session: Session, new_tokens: int, copies: int, compile: bool = False) -> None:
+    def __init__(self, session: DecodingSession, new_tokens: int, copies: int, compile: bool = False) -> None:
         self._session, self._copies = session, copies
-        self.prompt, self.limit = session.prompt, session.limit
-        self._key, self._recording = borrow(session, new_tokens, copies, None, compile)
+        self._key, self._recording = acquire(session, new_tokens, copies, None, compile)
         self._tokens = session.tokens
 
     def close(self) -> None:
-        give_back(self._session.model, self._key, self._recording)
+        release(self._session.model, self._key, self._recording)
 
     @property
     def tokens(self) -> Tensor:
         return self._tokens
 
-    def start(self) -> Tensor:
+    def prefill(self) -> Tensor:
         _begin(self._session, self._recording, self._copies, None)
         return self._recording.logits[:: self._copies]
 
-    def copies(self, count: int) -> None:
+    def repeat(self, count: int) -> None:
         self._tokens = self._tokens.repeat_interleave(count, 0)
 
     def step(self, chosen: Tensor) -> Tensor:
@@ -256,44 +266,53 @@ class GraphedSession:
 
 
 def decode(
-    session: Session, choosing: Choosing, thrown: Tensor | None, new_tokens: int, copies: int, compile: bool = False
-) -> Iterator[Step]:
+    session: DecodingSession,
+    choice: RecordedChoice,
+    uniforms: Tensor | None,
+    new_tokens: int,
+    copies: int,
+    compile: bool = False,
+) -> Iterator[DecodingStep]:
     """The one loop where nothing but the model and chance decides: a token is one launch, and Python only counts."""
-    key, state = borrow(session, new_tokens, copies, choosing, compile)
+    key, state = acquire(session, new_tokens, copies, choice, compile)
     try:
-        _begin(session, state, copies, thrown)
+        _begin(session, state, copies, uniforms)
         state.choose()
         for n in range(new_tokens):
             if n:
                 state.step()
-            yield Step(state.out[:, n], state.logits, state.logits, state.done[:, n])
-            if choosing.ends and n % LOOK_EVERY == LOOK_EVERY - 1 and bool(state.finished.all()):
+            yield DecodingStep(state.out[:, n], state.logits, state.logits, state.done[:, n])
+            if (
+                choice.ends
+                and n % FINISHED_CHECK_INTERVAL == FINISHED_CHECK_INTERVAL - 1
+                and bool(state.finished.all())
+            ):
                 return
     finally:
-        give_back(session.model, key, state)
+        release(session.model, key, state)
 
 
-def borrow(
-    session: Session, new_tokens: int, copies: int, choosing: Choosing | None, compile: bool
+def acquire(
+    session: DecodingSession, new_tokens: int, copies: int, choice: RecordedChoice | None, compile: bool
 ) -> tuple[object, Recording]:
     """A recording for calls of this shape: kept from an earlier one, or new. Two texts at once need two of them."""
     rows = len(session.tokens) * copies
-    prompt = _round(session.prompt)
-    if session.limit is not None:  # padding must not reach beyond the model's positions
-        prompt = min(prompt, session.limit)
+    prompt = _round(session.prompt_length)
+    if session.max_length is not None:  # padding must not reach beyond the model's positions
+        prompt = min(prompt, session.max_length)
     span = _round(prompt + new_tokens)
     model = session.model
     assert isinstance(model, TokenModel)
     if model.device.type == "cuda":
         gpu_gemv.prepare()
     where = tuple(part.data_ptr() for part in (*model.parameters(), *model.buffers()))  # what moved is recorded anew
-    by_row = rows == 1 and takes_rows(model)
-    key = (rows, prompt, span, where, compile, by_row, None if choosing is None else choosing.key)
+    by_row = rows == 1 and can_step_by_row(model)
+    key = (rows, prompt, span, where, compile, by_row, None if choice is None else choice.key)
     known = _recordings.setdefault(model, OrderedDict()).pop(key, None)
-    return key, known or Recording(model, rows, prompt, span, choosing, compile, by_row)
+    return key, known or Recording(model, rows, prompt, span, choice, compile, by_row)
 
 
-def takes_rows(model: TokenModel) -> bool:
+def can_step_by_row(model: TokenModel) -> bool:
     """Whether a step of one text can go through `gpu_decode`: plain layers, and a plain matrix over words."""
     head = model.head
     return (
@@ -306,18 +325,18 @@ def takes_rows(model: TokenModel) -> bool:
     )
 
 
-def give_back(model: Model, key: object, recording: Recording) -> None:
+def release(model: Model, key: object, recording: Recording) -> None:
     kept = _recordings.setdefault(model, OrderedDict())
     kept[key] = recording
     while len(kept) > KEPT:
         kept.popitem(last=False)
 
 
-def _begin(session: Session, state: Recording, copies: int, thrown: Tensor | None) -> None:
-    ids, mask = session.aligned_prompt()
+def _begin(session: DecodingSession, state: Recording, copies: int, uniforms: Tensor | None) -> None:
+    ids, mask = session.left_padded_prompt()
     if copies > 1:
         ids, mask = ids.repeat_interleave(copies, 0), mask.repeat_interleave(copies, 0)
-    state.begin(ids, mask, session.first_position, thrown)
+    state.begin(ids, mask, session.model.first_position or 0, uniforms)
 
 
 def _round(length: int) -> int:

@@ -1,4 +1,4 @@
-"""Guesses decide nothing: the tokens are those of plain decoding, whoever guesses, and only the work is less."""
+"""Proposed tokens decide nothing: the text is that of plain decoding, whoever proposes, and only the work is less."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.generate import generate
-from clearhead.generate.speculative import Lookup
+from clearhead.generate.speculative import PromptLookup
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
 from tests.generate.models import VOCAB, afresh, ids, model, padded
 from tests.generate.test_loop import chi_square, expected
 
-GUESSING = ["gpt2", "gptj", "roberta", "gpt_neo", "bart", "t5"]
+FAMILIES = ["gpt2", "gptj", "roberta", "gpt_neo", "bart", "t5"]
 WAYS = {
     "greedy": {},
     "sampled": {"temperature": 1.2, "top_k": 12, "seed": 4},
@@ -21,7 +21,7 @@ WAYS = {
 }
 
 
-def guessers(name: str, ours: Model) -> list[dict]:
+def proposers(name: str, ours: Model) -> list[dict]:
     """A bad draft, a perfect one, and none at all."""
     bad = model(name, 7)
     return [
@@ -31,7 +31,7 @@ def guessers(name: str, ours: Model) -> list[dict]:
     ]
 
 
-@pytest.mark.parametrize("name", GUESSING)
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_same_tokens(name, way):
     ours = model(name)
@@ -40,8 +40,8 @@ def test_the_same_tokens(name, way):
         for end in ([], None):
             options = {"attention_mask": hidden, "max_new_tokens": 17, "eos_token_id": end, **WAYS[way]}
             want = ours.generate(some, **options)
-            for guess in guessers(name, ours):
-                assert torch.equal(ours.generate(some, **options, **guess), want), (guess, end)
+            for proposer in proposers(name, ours):
+                assert torch.equal(ours.generate(some, **options, **proposer), want), (proposer, end)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -52,8 +52,8 @@ def test_ends_in_the_middle_and_copies(way):
     if way == "sampled":
         options["num_return_sequences"] = 2
     want = generate(ours, given, return_dict_in_generate=True, **options)
-    for guess in guessers("gpt2", ours):
-        got = generate(ours, given, return_dict_in_generate=True, **options, **guess)
+    for proposer in proposers("gpt2", ours):
+        got = generate(ours, given, return_dict_in_generate=True, **options, **proposer)
         assert torch.equal(got.sequences, want.sequences) and got.finish_reason == want.finish_reason
         torch.testing.assert_close(got.log_probs, want.log_probs, rtol=1e-4, atol=1e-5)
 
@@ -61,47 +61,47 @@ def test_ends_in_the_middle_and_copies(way):
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 @pytest.mark.parametrize("way", ["greedy", "sampled"])
 def test_a_perfect_draft_is_always_right(name, way):
-    """Of 16 tokens, the first comes with the prompt; every question after that brings one token and 4 guesses."""
+    """Of 16 tokens, the first comes with the prompt; every call after that brings one token and 4 proposed ones."""
     ours, given = model(name), ids(1, 5, 9)
     options = {"max_new_tokens": 16, "eos_token_id": [], "return_dict_in_generate": True, **WAYS[way]}
     got = generate(ours, given, assistant_model=ours, num_assistant_tokens=4, **options)
-    assert got.model_steps == 4
+    assert got.model_calls == 4
     bad = generate(ours, given, assistant_model=model(name, 7), num_assistant_tokens=4, **options)
-    assert 4 < bad.model_steps <= 16 and torch.equal(got.sequences, bad.sequences)
-    assert generate(ours, given, **options).model_steps is None
+    assert 4 < bad.model_calls <= 16 and torch.equal(got.sequences, bad.sequences)
+    assert generate(ours, given, **options).model_calls is None
 
 
 def test_copying_what_followed_before():
-    guess = Lookup(3)
+    proposer = PromptLookup(3)
     text = torch.tensor([[5, 6, 7, 8, 9, 5, 6, 7]])
-    assert guess(text, 2).tolist() == [[8, 9, 5]]
-    assert guess(torch.tensor([[1, 2, 3]]), 1).shape == (1, 0)
-    assert guess(torch.tensor([[4, 4]]), 1).tolist() == [[4]]
-    assert guess(torch.tensor([[1, 9, 1, 8, 1]]), 1).tolist() == [[8, 1]]  # the last time it stood there
-    assert guess(torch.tensor([[5, 6, 1, 7, 6, 2, 5, 6]]), 1).tolist() == [[1, 7, 6]]  # the longer run counts
-    assert guess(text.repeat(2, 1), 2).shape == (2, 0)
+    assert proposer(text, 2).tolist() == [[8, 9, 5]]
+    assert proposer(torch.tensor([[1, 2, 3]]), 1).shape == (1, 0)
+    assert proposer(torch.tensor([[4, 4]]), 1).tolist() == [[4]]
+    assert proposer(torch.tensor([[1, 9, 1, 8, 1]]), 1).tolist() == [[8, 1]]  # the last time it stood there
+    assert proposer(torch.tensor([[5, 6, 1, 7, 6, 2, 5, 6]]), 1).tolist() == [[1, 7, 6]]  # the longer run counts
+    assert proposer(text.repeat(2, 1), 2).shape == (2, 0)
 
 
 def test_copying_saves_work_on_a_text_that_repeats():
     ours = model("transformer")  # which writes the same word for ever
     options = {"max_new_tokens": 20, "eos_token_id": [], "prompt_lookup_num_tokens": 4}
     got = generate(ours, ids(1, 5), return_dict_in_generate=True, **options)
-    assert got.model_steps < 20
+    assert got.model_calls < 20
 
 
 @pytest.mark.parametrize("name", ["gpt_neo", "gpt3"])
-def test_windows_that_move_on_while_guesses_are_taken_back(name):
-    """Local layers drop what lies further back than their window and a block or two: guesses cross that limit."""
+def test_windows_that_move_on_while_proposals_are_taken_back(name):
+    """Local layers drop what lies further back than their window and a block or two: proposals cross that limit."""
     long = {"max_position_embeddings": 300} if name == "gpt_neo" else {"n_positions": 300}
     ours, bad = model(name, **long), model(name, 5, **long)
     given, options = ids(1, 110, 2), {"max_new_tokens": 60, "eos_token_id": []}
     want = ours.generate(given, **options)
-    for guess in (
+    for proposer in (
         {"assistant_model": bad, "num_assistant_tokens": 9},
         {"prompt_lookup_num_tokens": 5},
         {"prompt_lookup_num_tokens": 180},  # more than a local layer can take back
     ):
-        assert torch.equal(ours.generate(given, **options, **guess), want)
+        assert torch.equal(ours.generate(given, **options, **proposer), want)
     few = {"max_new_tokens": 75, "eos_token_id": []}
     want = ours.generate(given[:, :70], **few)
     assert torch.equal(ours.generate(given[:, :70], assistant_model=bad, num_assistant_tokens=180, **few), want)
@@ -121,8 +121,8 @@ def test_to_the_last_position():
     ours = model("gpt2")
     want = ours.generate(ids(1, 40), max_new_tokens=50, eos_token_id=[])
     assert want.shape == (1, 49)
-    for guess in guessers("gpt2", ours):
-        assert torch.equal(ours.generate(ids(1, 40), max_new_tokens=50, eos_token_id=[], **guess), want)
+    for proposer in proposers("gpt2", ours):
+        assert torch.equal(ours.generate(ids(1, 40), max_new_tokens=50, eos_token_id=[], **proposer), want)
 
 
 def test_the_distribution_is_unchanged():
@@ -146,14 +146,14 @@ def test_who_cannot_guess():
         (model("gpt2", vocab_size=41), "knows 41 tokens and the model 40"),
         ("gpt2", "loaded model, not str"),
         (model("bart"), "has an encoder"),
-        (model("transfo-xl"), "remembers states"),
+        (model("transfo-xl"), "cannot go back"),
         (model("gpt2").stack, "loaded model"),
     ):
         with pytest.raises(InputError, match=says):
             ours.generate(given, assistant_model=wrong, max_new_tokens=5)
-    for guess in ({"prompt_lookup_num_tokens": 3}, {"assistant_model": ours}):
-        with pytest.raises(InputError, match="remembers states, which cannot be taken back"):
-            model("transfo-xl").generate(given, max_new_tokens=5, **guess)
+    for proposer in ({"prompt_lookup_num_tokens": 3}, {"assistant_model": ours}):
+        with pytest.raises(InputError, match="carries a state that cannot go back when a proposed token was wrong"):
+            model("transfo-xl").generate(given, max_new_tokens=5, **proposer)
 
 
 def test_a_draft_that_pads_with_another_token():

@@ -11,52 +11,52 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 
-from clearhead.generate.loop import Step, check_open
-from clearhead.generate.processors import Filter
-from clearhead.generate.session import Session
-from clearhead.generate.stops import Stop
+from clearhead.generate.loop import DecodingStep, check_some_token_left
+from clearhead.generate.processors import LogitsProcessor
+from clearhead.generate.session import DecodingSession
+from clearhead.generate.stopping_criteria import StoppingCriterion
 
 
-def decode(
-    session: Session,
-    filters: list[Filter],
-    stops: list[Stop],
+def contrastive_search(
+    session: DecodingSession,
+    processors: list[LogitsProcessor],
+    stopping: list[StoppingCriterion],
     pad: int,
     new_tokens: int,
     *,
     alpha: float,
     top_k: int,
-) -> Iterator[Step]:
+) -> Iterator[DecodingStep]:
     """The loop again, but every step reads all candidates at once, as copies of their text, and keeps one of them."""
-    logits = session.start()
+    logits = session.prefill()
     assert session.hidden is not None, "a contrastive session keeps its hidden states"
-    known = F.normalize(session.hidden.float(), dim=-1)  # (rows, time, width), of unit length
+    earlier = F.normalize(session.hidden.float(), dim=-1)  # (rows, time, width), of unit length
     real = session.real_positions()  # (rows, time) bool
     rows = len(logits)
     finished = torch.zeros(rows, dtype=torch.bool, device=logits.device)
     top_k = min(top_k, logits.shape[-1])
-    session.copies(top_k)
+    session.repeat(top_k)
     own = torch.arange(rows, device=logits.device)
     for written in range(new_tokens):
         scores = logits
-        for apply in filters:
-            scores = apply(session.tokens[::top_k], scores)
-        if filters:
-            check_open(scores, finished)
+        for process in processors:
+            scores = process(session.tokens[::top_k], scores)
+        if processors:
+            check_some_token_left(scores, finished)
         best = scores.softmax(-1).topk(top_k)  # (rows, top_k)
         following = session.step(best.indices.flatten()).view(rows, top_k, -1)
         hidden = F.normalize(session.hidden[:, -1].float(), dim=-1).view(rows, top_k, -1)
-        alike = (hidden @ known.transpose(1, 2)).masked_fill(~real[:, None], -1.0).amax(-1)  # (rows, top_k)
-        worth = (1 - alpha) * best.values - alpha * alike
-        pick = worth.masked_fill(best.values == 0, -torch.inf).argmax(-1)  # (rows,); what a rule forbids stays so
+        similarity = (hidden @ earlier.transpose(1, 2)).masked_fill(~real[:, None], -1.0).amax(-1)  # (rows, top_k)
+        worth = (1 - alpha) * best.values - alpha * similarity
+        pick = worth.masked_fill(best.values == 0, -torch.inf).argmax(-1)  # (rows,); what is forbidden stays so
         token = best.indices[own, pick].masked_fill(finished, pad)
         so_far = session.tokens[::top_k, :-1]
-        for stop in stops:
-            finished = finished | stop(so_far, token)
-        yield Step(token, logits, scores, finished)
-        if written + 1 == new_tokens or (stops and bool(finished.all())):
+        for criterion in stopping:
+            finished = finished | criterion(so_far, token)
+        yield DecodingStep(token, logits, scores, finished)
+        if written + 1 == new_tokens or (stopping and bool(finished.all())):
             return
-        session.select((own * top_k + pick).repeat_interleave(top_k))
-        known = torch.cat([known, hidden[own, pick][:, None]], 1)
+        session.reorder((own * top_k + pick).repeat_interleave(top_k))
+        earlier = torch.cat([earlier, hidden[own, pick][:, None]], 1)
         real = F.pad(real, (0, 1), value=True)
         logits = following[own, pick]

@@ -1,4 +1,4 @@
-"""Every filter against the processors of transformers, on random scores and tokens; the rest by counting."""
+"""Every logits processor and warper against those of transformers, on random scores; the rest by counting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers.generation import logits_process as hf
 
 from clearhead.errors import InputError
-from clearhead.generate import filters
+from clearhead.generate import processors, warpers
 from clearhead.generate.options import Options
 
 VOCAB, ROWS = 23, 6
@@ -37,53 +37,53 @@ BIASES = {(3,): 2.5, (4, 5): -1.5, (1, 2, 3): 4.0, (7,): -INF}
 BAD = [[3], [4, 5], [1, 2, 1], [2]]
 SOURCE = tokens(9, 77, 5)[:2]  # of two texts, with three rows each
 
-RULES = [
-    (filters.repetition_penalty(1.7), lambda: hf.RepetitionPenaltyLogitsProcessor(1.7)),
-    (filters.repetition_penalty(0.6), lambda: hf.RepetitionPenaltyLogitsProcessor(0.6)),
+PROCESSORS = [
+    (processors.repetition_penalty(1.7), lambda: hf.RepetitionPenaltyLogitsProcessor(1.7)),
+    (processors.repetition_penalty(0.6), lambda: hf.RepetitionPenaltyLogitsProcessor(0.6)),
     (
-        filters.repetition_penalty(1 / 1.4, of=SOURCE),
+        processors.repetition_penalty(1 / 1.4, other=SOURCE),
         lambda: hf.EncoderRepetitionPenaltyLogitsProcessor(1.4, SOURCE.repeat_interleave(3, 0)),
     ),
-    (filters.no_repeat_ngram(1), lambda: hf.NoRepeatNGramLogitsProcessor(1)),
-    (filters.no_repeat_ngram(2), lambda: hf.NoRepeatNGramLogitsProcessor(2)),
-    (filters.no_repeat_ngram(3), lambda: hf.NoRepeatNGramLogitsProcessor(3)),
-    (filters.no_repeat_ngram(20), lambda: hf.NoRepeatNGramLogitsProcessor(20)),
+    (processors.no_repeat_ngram(1), lambda: hf.NoRepeatNGramLogitsProcessor(1)),
+    (processors.no_repeat_ngram(2), lambda: hf.NoRepeatNGramLogitsProcessor(2)),
+    (processors.no_repeat_ngram(3), lambda: hf.NoRepeatNGramLogitsProcessor(3)),
+    (processors.no_repeat_ngram(20), lambda: hf.NoRepeatNGramLogitsProcessor(20)),
     (
-        filters.no_repeat_ngram(2, of=SOURCE),
+        processors.no_repeat_ngram(2, other=SOURCE),
         lambda: hf.EncoderNoRepeatNGramLogitsProcessor(2, SOURCE.repeat_interleave(3, 0)),
     ),
     (
-        filters.add_to_runs((list(run), bias) for run, bias in BIASES.items()),
+        processors.sequence_bias((list(run), bias) for run, bias in BIASES.items()),
         lambda: hf.SequenceBiasLogitsProcessor(BIASES),
     ),
     (
-        filters.add_to_runs((run, -INF) for run in BAD),
+        processors.sequence_bias((run, -INF) for run in BAD),
         lambda: hf.NoBadWordsLogitsProcessor(BAD, eos_token_id=torch.tensor([22])),
     ),
-    (filters.forbid([4, 9]), lambda: hf.SuppressTokensLogitsProcessor([4, 9])),
-    (filters.forbid([4, 9], lambda n: n == 8), lambda: hf.SuppressTokensAtBeginLogitsProcessor([4, 9], 8)),
-    (filters.forbid([2], lambda n: n < 9), lambda: hf.MinLengthLogitsProcessor(9, [2])),
-    (filters.forbid([2], lambda n: n < 8), lambda: hf.MinLengthLogitsProcessor(8, [2])),
-    (filters.force_at(1, [6]), lambda: hf.ForcedBOSTokenLogitsProcessor(6)),
-    (filters.force_at(8, [6, 2]), lambda: hf.ForcedEOSTokenLogitsProcessor(9, [6, 2])),
+    (processors.suppress_tokens([4, 9]), lambda: hf.SuppressTokensLogitsProcessor([4, 9])),
+    (processors.suppress_tokens([4, 9], lambda n: n == 8), lambda: hf.SuppressTokensAtBeginLogitsProcessor([4, 9], 8)),
+    (processors.suppress_tokens([2], lambda n: n < 9), lambda: hf.MinLengthLogitsProcessor(9, [2])),
+    (processors.suppress_tokens([2], lambda n: n < 8), lambda: hf.MinLengthLogitsProcessor(8, [2])),
+    (processors.force_tokens_at(1, [6]), lambda: hf.ForcedBOSTokenLogitsProcessor(6)),
+    (processors.force_tokens_at(8, [6, 2]), lambda: hf.ForcedEOSTokenLogitsProcessor(9, [6, 2])),
 ]  # fmt: skip
 
 
 @kinds
 @seeds
 @pytest.mark.parametrize("time", [1, 8])
-@pytest.mark.parametrize("which", range(len(RULES)))
-def test_rules(which, time, seed, kind):
-    ours, theirs = RULES[which]
+@pytest.mark.parametrize("which", range(len(PROCESSORS)))
+def test_processors(which, time, seed, kind):
+    ours, theirs = PROCESSORS[which]
     so_far, given = tokens(time, seed, 5), scores(kind, seed)
     kept = given.clone()
     assert torch.equal(ours(so_far, given), theirs()(so_far, given.clone()))
     assert torch.equal(given, kept)  # what came in is not written over
 
 
-def test_the_rules_above_do_something():
+def test_the_processors_above_do_something():
     """Each of them, on tokens with many repetitions; else the comparison would say nothing."""
-    for n, (ours, _) in enumerate(RULES):
+    for n, (ours, _) in enumerate(PROCESSORS):
         time = 1 if n == 14 else 8
         changed = [not torch.equal(ours(tokens(time, s, 5), scores("plain", s)), scores("plain", s)) for s in range(3)]
         assert any(changed) != (n in (6, 13)), n  # no run of 20 tokens in a text of 8, which is long enough too
@@ -93,7 +93,7 @@ def test_the_rules_above_do_something():
 @kinds
 def test_the_end_is_hastened(seed, kind):
     theirs = hf.ExponentialDecayLengthPenalty((3, 1.3), torch.tensor([2, 5]), input_ids_seq_length=4)
-    ours = filters.hasten_end(7, 1.3, [2, 5])
+    ours = processors.exponential_decay_length_penalty(7, 1.3, [2, 5])
     for time in (6, 7, 8, 12):
         given = scores(kind, seed)
         want = theirs(tokens(time, seed), given.clone())
@@ -101,37 +101,37 @@ def test_the_end_is_hastened(seed, kind):
         torch.testing.assert_close(ours(tokens(time, seed), given), want)
 
 
-CHANCES = [
-    (lambda keep: filters.temperature(0.7), lambda keep: hf.TemperatureLogitsWarper(0.7)),
+WARPERS = [
+    (lambda keep: warpers.temperature(0.7), lambda keep: hf.TemperatureLogitsWarper(0.7)),
     *(
-        (lambda keep, k=k: filters.top_k(k, keep), lambda keep, k=k: hf.TopKLogitsWarper(k, min_tokens_to_keep=keep))
+        (lambda keep, k=k: warpers.top_k(k, keep), lambda keep, k=k: hf.TopKLogitsWarper(k, min_tokens_to_keep=keep))
         for k in (1, 4, 100)
     ),
     *(
-        (lambda keep, p=p: filters.min_p(p, keep), lambda keep, p=p: hf.MinPLogitsWarper(p, min_tokens_to_keep=keep))
+        (lambda keep, p=p: warpers.min_p(p, keep), lambda keep, p=p: hf.MinPLogitsWarper(p, min_tokens_to_keep=keep))
         for p in (0.05, 1.0)
     ),
     *(
-        (lambda keep, p=p: filters.top_p(p, keep), lambda keep, p=p: hf.TopPLogitsWarper(p, min_tokens_to_keep=keep))
+        (lambda keep, p=p: warpers.top_p(p, keep), lambda keep, p=p: hf.TopPLogitsWarper(p, min_tokens_to_keep=keep))
         for p in (0.02, 0.5, 0.9)
     ),
     *(
         (
-            lambda keep, p=p: filters.typical_p(p, keep),
+            lambda keep, p=p: warpers.typical_p(p, keep),
             lambda keep, p=p: hf.TypicalLogitsWarper(p, min_tokens_to_keep=keep),
         )
         for p in (0.05, 0.5, 0.95)
     ),
     *(
         (
-            lambda keep, e=e: filters.epsilon_cutoff(e, keep),
+            lambda keep, e=e: warpers.epsilon_cutoff(e, keep),
             lambda keep, e=e: hf.EpsilonLogitsWarper(e, min_tokens_to_keep=keep),
         )
         for e in (0.01, 0.3)
     ),
     *(
         (
-            lambda keep, e=e: filters.eta_cutoff(e, keep),
+            lambda keep, e=e: warpers.eta_cutoff(e, keep),
             lambda keep, e=e: hf.EtaLogitsWarper(e, min_tokens_to_keep=keep, device="cpu"),
         )
         for e in (0.01, 0.3)
@@ -142,10 +142,10 @@ CHANCES = [
 @kinds
 @seeds
 @pytest.mark.parametrize("keep", [1, 3])
-@pytest.mark.parametrize("which", range(len(CHANCES)))
-def test_chances(which, keep, seed, kind):
+@pytest.mark.parametrize("which", range(len(WARPERS)))
+def test_warpers(which, keep, seed, kind):
     """With ties it is open which of equals go; as many stay, and they are worth the same."""
-    ours, theirs = (make(keep) for make in CHANCES[which])
+    ours, theirs = (make(keep) for make in WARPERS[which])
     given = scores(kind, seed)
     got, want = ours(tokens(3, 0), given), theirs(tokens(3, 0), given.clone())
     assert torch.equal((got > -INF) | (given == -INF), (got == given / (0.7 if which == 0 else 1)) | (given == -INF))
@@ -159,11 +159,11 @@ def test_chances(which, keep, seed, kind):
     assert (got > -INF).any(-1).all()
 
 
-@pytest.mark.parametrize("which", range(len(CHANCES)))
+@pytest.mark.parametrize("which", range(len(WARPERS)))
 def test_one_token_left(which):
     given = torch.full((1, VOCAB), -INF)
     given[0, 5] = -3.0
-    got = CHANCES[which][0](1)(tokens(3, 0)[:1], given)
+    got = WARPERS[which][0](1)(tokens(3, 0)[:1], given)
     assert got.isfinite().nonzero().tolist() == [[0, 5]]
 
 
@@ -171,7 +171,7 @@ def test_one_token_left(which):
 def test_what_was_written_counts_against_it(seed):
     """Presence and frequency, as the OpenAI API defines them: logit - times · frequency - (times > 0) · presence."""
     so_far, given = tokens(12, seed, 6), scores("plain", seed)
-    got = filters.written_penalty(0.7, 0.25, prompt=5)(so_far, given)
+    got = processors.presence_and_frequency_penalty(0.7, 0.25, prompt_length=5)(so_far, given)
     for row in range(ROWS):
         new = so_far[row, 5:].tolist()
         for token in range(VOCAB):
@@ -185,16 +185,16 @@ def test_padding_counts_for_nothing():
     left = torch.cat([torch.full((ROWS, 3), -1), text], 1)
     source = torch.cat([SOURCE, torch.full((2, 2), -1)], 1)
     for make in (
-        lambda of: filters.repetition_penalty(1.5, of),
-        *(lambda of, n=n: filters.no_repeat_ngram(n, of) for n in (1, 2, 3)),
+        lambda other: processors.repetition_penalty(1.5, other),
+        *(lambda other, n=n: processors.no_repeat_ngram(n, other) for n in (1, 2, 3)),
     ):
         assert torch.equal(make(None)(left, given), make(None)(text, given))
         assert torch.equal(make(source)(text, given), make(SOURCE)(text, given))
-    bad = filters.add_to_runs([([1, 2], -INF), ([3], 1.0)])
+    bad = processors.sequence_bias([([1, 2], -INF), ([3], 1.0)])
     assert torch.equal(bad(left, given), bad(text, given))
 
 
-def test_rules_that_options_ask_for_come_in_the_published_order():
+def test_processors_that_options_ask_for_come_in_the_published_order():
     """All at once, against the list that transformers makes: the order matters to the result."""
     options = Options(
         sequence_bias=[[[3], 2.0], [[1, 4], -3.0]], encoder_repetition_penalty=1.2, repetition_penalty=1.5,
@@ -203,7 +203,7 @@ def test_rules_that_options_ask_for_come_in_the_published_order():
         begin_suppress_tokens=[7],
     )  # fmt: skip
     prompt, new = 5, 9
-    ours = filters.rules(options, prompt, [22], new, SOURCE)
+    ours = processors.logits_processors(options, prompt, [22], new, SOURCE)
     rows = SOURCE.repeat_interleave(3, 0)
     theirs = hf.LogitsProcessorList(
         [
@@ -224,15 +224,15 @@ def test_rules_that_options_ask_for_come_in_the_published_order():
     for time in range(prompt, prompt + new):
         so_far, given = tokens(time, time, 6), scores("plain", time)
         got = given
-        for apply in ours:
-            got = apply(so_far, got)
+        for process in ours:
+            got = process(so_far, got)
         want = theirs(so_far, given.clone()).nan_to_num(nan=-INF, neginf=-INF)
         torch.testing.assert_close(got, want)
 
 
 def test_begin_suppress_waits_for_a_forced_beginning():
     options = Options(begin_suppress_tokens=[7], forced_bos_token_id=5)
-    forced, begin = filters.rules(options, 1, [2], 5, None)
+    forced, begin = processors.logits_processors(options, 1, [2], 5, None)
     given = torch.zeros(1, 9)
     assert begin(torch.zeros(1, 1).long(), given)[0, 7] == 0
     assert begin(torch.zeros(1, 2).long(), given)[0, 7] == -INF
@@ -242,9 +242,9 @@ def test_begin_suppress_waits_for_a_forced_beginning():
 def test_a_beam_keeps_a_way_on_beside_the_ends():
     """As many tokens as can end a text, and one more."""
     for ends, kept in (([2], 2), ([2, 3, 4], 4), ([], 2)):
-        (only,) = filters.chances(Options(top_k=1, num_beams=3), ends)
+        (only,) = warpers.warpers(Options(top_k=1, num_beams=3), ends)
         assert int(only(tokens(1, 0), scores("plain", 0)).isfinite().sum(-1).max()) == kept
-    assert filters.chances(Options(num_beams=3), [2]) == []
+    assert warpers.warpers(Options(num_beams=3), [2]) == []
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_beam_keeps_a_way_on_beside_the_ends():
         ({"encoder_no_repeat_ngram_size": 2}, "this model has none"),
     ],
 )
-def test_rules_that_cannot_be(options, says):
+def test_processors_that_cannot_be(options, says):
     with pytest.raises(InputError, match=says):
-        for apply in filters.rules(Options(**options), 2, [2], 5):
-            apply(torch.ones(1, 2).long(), torch.zeros(1, VOCAB))
+        for process in processors.logits_processors(Options(**options), 2, [2], 5):
+            process(torch.ones(1, 2).long(), torch.zeros(1, VOCAB))

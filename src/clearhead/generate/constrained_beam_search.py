@@ -1,4 +1,4 @@
-"""Beam search that must write certain words (after Post and Vilar, 2018).
+"""Constrained beam search: a search that must write certain words (after Post and Vilar, 2018).
 
 Beams are kept in banks by how much of the words they have written, and each bank keeps its best: so a beam that
 spends a step on a word is compared with beams that did so too.
@@ -13,22 +13,22 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 
-NEVER = -1e9  # a score so low that nothing real falls below it
+IMPOSSIBLE = -1e9  # a score so low that nothing real falls below it
 
 
-class ForcedWords:
+class PhraseConstraints:
     """words: each a run of token ids, or a list of runs of which one must be written."""
 
     def __init__(
         self,
         words: Sequence[Sequence[int] | Sequence[Sequence[int]]],
         ends: list[int],
-        prompt: int,
+        prompt_length: int,
         new_tokens: int,
         vocab: int,
     ) -> None:
         self._words, self._ends = [_alternatives(word) for word in words], set(ends)
-        self._prompt, self._new_tokens = prompt, new_tokens
+        self._prompt_length, self._new_tokens = prompt_length, new_tokens
         unknown = [token for word in self._words for run in word for token in run if not 0 <= token < vocab]
         if unknown:
             raise InputError(f"A forced token is {unknown[0]}, but this model writes 0 to {vocab - 1}.")
@@ -56,15 +56,15 @@ class ForcedWords:
 
     def complete(self, tokens: Tensor) -> Tensor:
         """Which of these texts (…, time) hold all the words: (…) bool."""
-        rows = tokens[..., self._prompt :].flatten(0, -2).tolist()
-        found = [self.progress(row)[0] == self._needed for row in rows]
-        return torch.tensor(found, device=tokens.device).view(tokens.shape[:-1])
+        rows = tokens[..., self._prompt_length :].flatten(0, -2).tolist()
+        complete = [self.progress(row)[0] == self._needed for row in rows]
+        return torch.tensor(complete, device=tokens.device).view(tokens.shape[:-1])
 
     def choose(self, total: Tensor, tokens: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
         """(texts, candidates) of scores and places in `total` (texts, beams · vocab), in the order of choice."""
         vocab = total.shape[1] // tokens.shape[1]
-        written = tokens[:, :, self._prompt :].tolist()
-        scores = total.new_full((len(total), candidates), NEVER)
+        written = tokens[:, :, self._prompt_length :].tolist()
+        scores = total.new_full((len(total), candidates), IMPOSSIBLE)
         places = torch.zeros(len(total), candidates, dtype=torch.long, device=total.device)
         for text, row in enumerate(total):
             chosen = self._banked(row, written[text], vocab, candidates)
@@ -84,8 +84,12 @@ class ForcedWords:
         for place in sorted(pool, key=lambda place: -float(row[place])):
             beam, token = divmod(place, vocab)
             gained = self.progress([*beams[beam], token])[0]
-            whole = before[beam][0] == self._needed
-            if float(row[place]) > NEVER / 2 and self._needed - gained <= left and (whole or token not in self._ends):
+            complete = before[beam][0] == self._needed
+            if (
+                float(row[place]) > IMPOSSIBLE / 2
+                and self._needed - gained <= left
+                and (complete or token not in self._ends)
+            ):
                 banks.setdefault(gained, []).append(place)
         chosen: list[int] = []
         while len(chosen) < candidates and any(banks.values()):  # one of each bank in turn, the furthest first

@@ -1,4 +1,4 @@
-"""When a text is finished, beside having no room left: an end token, or a string."""
+"""Stopping criteria: when a text is finished, beside having no room left. An end token, or a string."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import torch
 from torch import Tensor
 
 # (tokens so far (rows, time), the next of each row (rows,)) -> (rows,) bool: whether it finishes the row
-Stop = Callable[[Tensor, Tensor], Tensor]
+StoppingCriterion = Callable[[Tensor, Tensor], Tensor]
 
 
 class Decoder(Protocol):
     def decode(self, ids: list[int], *, skip_special_tokens: bool = ...) -> str: ...
 
 
-def end_tokens(ids: list[int], device: torch.device) -> Stop:
+def stop_at_tokens(ids: list[int], device: torch.device) -> StoppingCriterion:
     ends = torch.tensor(ids, device=device, dtype=torch.long)
     return lambda tokens, token: torch.isin(token, ends)
 
 
-def stop_strings(strings: list[str], tokenizer: Decoder, prompt: int) -> Stop:
+def stop_at_strings(strings: list[str], tokenizer: Decoder, prompt_length: int) -> StoppingCriterion:
     """A row whose new text holds one of the strings, wherever the pieces of its tokens begin and end."""
     reach = max(len(string.encode()) for string in strings) + 8  # a token holds at least a byte; some hold none
 
     def stop(tokens: Tensor, token: Tensor) -> Tensor:
-        recent = torch.cat([tokens[:, max(prompt, tokens.shape[1] - reach) :], token[:, None]], 1).tolist()
+        recent = torch.cat([tokens[:, max(prompt_length, tokens.shape[1] - reach) :], token[:, None]], 1).tolist()
         texts = [tokenizer.decode(row, skip_special_tokens=True) for row in recent]
-        found = [any(string in text for string in strings) for text in texts]
-        return torch.tensor(found, device=tokens.device)
+        stopped = [any(string in text for string in strings) for text in texts]
+        return torch.tensor(stopped, device=tokens.device)
 
     return stop
 

@@ -14,60 +14,60 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate.forced import NEVER, ForcedWords
-from clearhead.generate.loop import NOTHING_LEFT
+from clearhead.generate.constrained_beam_search import IMPOSSIBLE, PhraseConstraints
+from clearhead.generate.loop import NO_TOKEN_LEFT
 from clearhead.generate.options import Options
-from clearhead.generate.processors import Filter
-from clearhead.generate.session import Session
-from clearhead.generate.stops import Stop
+from clearhead.generate.processors import LogitsProcessor
+from clearhead.generate.session import DecodingSession
+from clearhead.generate.stopping_criteria import StoppingCriterion
 
-Chance = list[torch.Generator] | None  # one for each text, so that its draws do not depend on others
+Generators = list[torch.Generator] | None  # one for each text, so that its draws do not depend on others
 
 
 @dataclass
-class Found:
+class BeamSearchResult:
     """What a search ends with: the best hypotheses of each text, best first."""
 
     tokens: Tensor  # (texts · returned, time), padded
     scores: Tensor  # (texts · returned,): log-probability / length ** length_penalty
-    log_probs: Tensor  # (texts · returned, new): of each token, after the rules; 0 after the end
+    log_probs: Tensor  # (texts · returned, new): of each token, after the processors; 0 after the end
     written: Tensor  # (texts · returned,): how many tokens each has written
 
 
 @dataclass(frozen=True)
-class Considered:
-    """One step of a group as it happened, for who watches: its candidates, best first; all (texts, candidates)."""
+class BeamStep:
+    """One step of a group, as it is told to `on_step`: its candidates, best first; all (texts, candidates)."""
 
     parent: Tensor  # the beam that each goes on from
     token: Tensor
-    log_prob: Tensor  # of the token, after the rules
+    log_prob: Tensor  # of the token, after the processors
     total: Tensor  # of all that was written with it
     ended: Tensor  # bool: its text ends here and competes for a place among the answers
     score: Tensor  # total / length ** length_penalty: by this the answers are ranked
     keep: Tensor  # (texts, beams): the candidates that go on, in the order of the beams
 
 
-class Group:
+class BeamGroup:
     """Some beams of every text: those still running, and the best that have ended."""
 
-    watch: Callable[[Considered], None] | None = None
+    on_step: Callable[[BeamStep], None] | None = None
 
     def __init__(
-        self, session: Session, options: Options, beams: int, new_tokens: int, pad: int, ends: int, vocab: int
+        self, session: DecodingSession, options: Options, beams: int, new_tokens: int, pad: int, ends: int, vocab: int
     ) -> None:
         """ends: how many tokens can end a text, so that enough candidates remain beside them."""
         self.texts, self.beams, self.options, self.new_tokens = len(session.tokens), beams, options, new_tokens
-        self.prompt, self.pad = session.prompt, pad
+        self.prompt_length, self.pad = session.prompt_length, pad
         device = session.tokens.device
         self.candidates = min(max(2, 1 + ends), vocab) * beams
         self.rows = torch.arange(self.texts, device=device)[:, None]
         # Only the first beam counts at first, or all beams would say the same.
-        self.running = torch.full((self.texts, beams), NEVER, device=device)
+        self.running = torch.full((self.texts, beams), IMPOSSIBLE, device=device)
         self.running[:, 0] = 0.0
         self.running_log_probs = torch.zeros(self.texts, beams, 0, device=device)
         self.done = torch.zeros(self.texts, beams, dtype=torch.bool, device=device)
         self.done_scores = torch.full((self.texts, beams), -torch.inf, device=device)
-        shape = (self.texts, beams, self.prompt + new_tokens)
+        shape = (self.texts, beams, self.prompt_length + new_tokens)
         self.done_tokens = torch.full(shape, pad, device=device, dtype=torch.long)
         self.done_log_probs = torch.zeros(self.texts, beams, new_tokens, device=device)
         self.done_length = torch.zeros(self.texts, beams, dtype=torch.long, device=device)
@@ -81,39 +81,39 @@ class Group:
         log_probs: Tensor,  # (texts, beams, vocab)
         tokens: Tensor,  # (texts, beams, time): what the beams have written
         written: int,  # how many tokens there will be with this one
-        stops: list[Stop],
-        forced: ForcedWords | None,
-        chance: Chance,
+        stopping: list[StoppingCriterion],
+        constraints: PhraseConstraints | None,
+        generators: Generators,
     ) -> tuple[Tensor, Tensor]:
         """Choose each beam's parent and token, both (texts, beams)."""
         vocab, rows = log_probs.shape[-1], self.rows
         total = (log_probs + self.running[:, :, None]).flatten(1)  # (texts, beams · vocab)
-        if forced is not None:
-            top, index = forced.choose(total, tokens, self.candidates)
+        if constraints is not None:
+            top, index = constraints.choose(total, tokens, self.candidates)
         else:
-            top, index = _choose(total, self.candidates, self.options.samples, chance)
+            top, index = _choose(total, self.candidates, self.options.samples, generators)
         parent, token = index // vocab, index % vocab  # (texts, candidates)
         own = log_probs.flatten(1).gather(1, index)
         so_far = tokens[rows, parent]
         ended = torch.zeros_like(token, dtype=torch.bool)
-        for stop in stops:
-            ended |= stop(so_far.flatten(0, 1), token.flatten()).view_as(token)
-        if forced is not None and bool(ended.any()):  # a stop string must not cut a text off before its words
-            top = top.masked_fill(ended & ~forced.complete(torch.cat([so_far, token[:, :, None]], -1)), -torch.inf)
+        for criterion in stopping:
+            ended |= criterion(so_far.flatten(0, 1), token.flatten()).view_as(token)
+        if constraints is not None and bool(ended.any()):  # a stop string must not cut a text off before its words
+            top = top.masked_fill(ended & ~constraints.complete(torch.cat([so_far, token[:, :, None]], -1)), -torch.inf)
         last = written == self.new_tokens
         counted = self._finish(top, ended | last, so_far, token, own, parent, written)
 
         # the rest go on (after the last step nobody does, but other groups are still charged for what was chosen)
-        going = top + ended * NEVER
-        if forced is None:
+        going = top + ended * IMPOSSIBLE
+        if constraints is None:
             keep = going.topk(self.beams).indices
         else:  # in the order of the banks
             keep = torch.where(ended, self.candidates, 0).add(torch.arange(top.shape[1], device=top.device))
             keep = keep.topk(self.beams, largest=False).indices
         self.running = going[rows, keep]
-        if self.watch is not None:
+        if self.on_step is not None:
             score = top / written**self.options.length_penalty
-            self.watch(Considered(parent, token, own, top, counted, score, keep))
+            self.on_step(BeamStep(parent, token, own, top, counted, score, keep))
         parent, token, own = parent[rows, keep], token[rows, keep], own[rows, keep]
         self.running_log_probs = torch.cat([self.running_log_probs[rows, parent], own[:, :, None]], -1)
         self._close(written, bool((ended | last).all()))
@@ -123,20 +123,20 @@ class Group:
         self, top: Tensor, ended: Tensor, so_far: Tensor, token: Tensor, own: Tensor, parent: Tensor, written: int
     ) -> Tensor:
         """Hypotheses that end now compete with those that ended before. Gives which do, (texts, candidates) bool."""
-        ended = ended & (top > NEVER / 2)  # what a rule forbids, and what follows from it, is no answer
+        ended = ended & (top > IMPOSSIBLE / 2)  # what is forbidden, and what follows from it, is no answer
         full = self.done.all(-1, keepdim=True) & (self.options.early_stopping is True)
         counted = ended & self.first & ~full & self.improvable
         if not bool(counted.any()):
             return counted
         ranked = (top / written**self.options.length_penalty).masked_fill(~counted, -torch.inf)
         texts, candidates = token.shape
-        new = so_far.new_full((texts, candidates, self.prompt + self.new_tokens), self.pad)
-        new[:, :, : self.prompt + written - 1] = so_far
-        new[:, :, self.prompt + written - 1] = token
+        new = so_far.new_full((texts, candidates, self.prompt_length + self.new_tokens), self.pad)
+        new[:, :, : self.prompt_length + written - 1] = so_far
+        new[:, :, self.prompt_length + written - 1] = token
         new_log_probs = own.new_zeros(texts, candidates, self.new_tokens)
         new_log_probs[:, :, : written - 1] = self.running_log_probs[self.rows, parent]
         new_log_probs[:, :, written - 1] = own
-        length = torch.full_like(token, self.prompt + written)
+        length = torch.full_like(token, self.prompt_length + written)
         self.done_scores, keep = torch.cat([self.done_scores, ranked], 1).topk(self.beams)
         self.done_tokens = torch.cat([self.done_tokens, new], 1)[self.rows, keep]
         self.done_log_probs = torch.cat([self.done_log_probs, new_log_probs], 1)[self.rows, keep]
@@ -151,45 +151,47 @@ class Group:
         worst = torch.where(self.done, self.done_scores.min(1, keepdim=True).values, -torch.inf)
         best = self.running.amax(1, keepdim=True)
         better = (best / length**penalty > worst).any(-1, keepdim=True)
-        self.improvable = self.improvable & better & (best > NEVER / 2)
+        self.improvable = self.improvable & better & (best > IMPOSSIBLE / 2)
         self.alive = self.improvable & ~(self.done.all(-1, keepdim=True) & (early is True))
         self.open = not all_ended and bool(self.alive.any())
 
 
 def beam_search(
-    session: Session,
+    session: DecodingSession,
     options: Options,
-    filters: list[Filter],
-    stops: list[Stop],
+    processors: list[LogitsProcessor],
+    stopping: list[StoppingCriterion],
     pad: int,
     new_tokens: int,
     ends: list[int],
-    watch: Callable[[Considered], None] | None = None,
-) -> Found:
+    on_step: Callable[[BeamStep], None] | None = None,
+) -> BeamSearchResult:
     """The best num_return_sequences hypotheses of each text. With groups, each is charged for what others chose.
 
-    watch   is told what every group considered, step by step
+    on_step   is told what every group considered, step by step
     """
     beams, texts = options.num_beams, len(session.tokens)
     size = beams // options.num_beam_groups
-    scores = session.start()
+    scores = session.prefill()
     vocab = scores.shape[-1]
-    groups = [Group(session, options, size, new_tokens, pad, len(ends), vocab) for _ in range(options.num_beam_groups)]
+    groups = [
+        BeamGroup(session, options, size, new_tokens, pad, len(ends), vocab) for _ in range(options.num_beam_groups)
+    ]
     for group in groups:
-        group.watch = watch
-    session.copies(beams)
+        group.on_step = on_step
+    session.repeat(beams)
     scores = scores.repeat_interleave(beams, 0)
     seeds = options.seeds(texts)
-    chance: Chance = [torch.Generator(scores.device).manual_seed(seed) for seed in seeds] if seeds else None
-    forced = None
+    generators: Generators = [torch.Generator(scores.device).manual_seed(seed) for seed in seeds] if seeds else None
+    constraints = None
     if options.force_words_ids:
-        forced = ForcedWords(options.force_words_ids, ends, session.prompt, new_tokens, vocab)
+        constraints = PhraseConstraints(options.force_words_ids, ends, session.prompt_length, new_tokens, vocab)
     start = torch.arange(texts, device=scores.device)[:, None] * beams
 
     for written in range(1, new_tokens + 1):
         log_probs = scores.log_softmax(-1)
-        for apply in filters:
-            log_probs = apply(session.tokens, log_probs)
+        for process in processors:
+            log_probs = process(session.tokens, log_probs)
         log_probs = log_probs.view(texts, beams, -1)
         tokens = session.tokens.view(texts, beams, -1)
         chosen = torch.zeros_like(log_probs[:, 0])  # (texts, vocab): how often earlier groups chose each token
@@ -199,7 +201,7 @@ def beam_search(
             own = log_probs[:, part] - options.diversity_penalty * chosen[:, None] if n else log_probs[:, part]
             if group.open:
                 counted = group.alive.to(chosen.dtype)  # a text that has its answer charges nobody, as if it were alone
-                parent, token = group.advance(own, tokens[:, part], written, stops, forced, chance)
+                parent, token = group.advance(own, tokens[:, part], written, stopping, constraints, generators)
                 chosen = chosen.scatter_add(1, token, counted.expand_as(token))
             else:
                 parent = torch.arange(size, device=scores.device).expand(texts, size)
@@ -208,43 +210,45 @@ def beam_search(
             nexts.append(token)
         if not any(group.open for group in groups):
             break
-        session.select((torch.cat(parents, 1) + start).flatten())
+        session.reorder((torch.cat(parents, 1) + start).flatten())
         scores = session.step(torch.cat(nexts, 1).flatten())
     return _best(groups, options.num_return_sequences)
 
 
-def _best(groups: list[Group], returned: int) -> Found:
+def _best(groups: list[BeamGroup], returned: int) -> BeamSearchResult:
     """The best of all groups together."""
     scores, keep = torch.cat([group.done_scores for group in groups], 1).topk(returned)
     rows = groups[0].rows
-    found = int(torch.cat([group.done for group in groups], 1)[rows, keep].sum(1).min())
-    if found == 0:
-        raise InputError(NOTHING_LEFT)
-    if found < returned:
+    complete = int(torch.cat([group.done for group in groups], 1)[rows, keep].sum(1).min())
+    if complete == 0:
+        raise InputError(NO_TOKEN_LEFT)
+    if complete < returned:
         raise InputError(
-            f"Only {found} of the {returned} answers asked for were found that keep the rules. "
+            f"Only {complete} of the {returned} answers asked for were found that keep the rules. "
             "Lower num_return_sequences, or raise num_beams."
         )
     lengths = torch.cat([group.done_length for group in groups], 1)[rows, keep]
     longest = int(lengths.max())
     tokens = torch.cat([group.done_tokens for group in groups], 1)[rows, keep]
     log_probs = torch.cat([group.done_log_probs for group in groups], 1)[rows, keep]
-    new = longest - groups[0].prompt
-    return Found(
+    new = longest - groups[0].prompt_length
+    return BeamSearchResult(
         tokens[:, :, :longest].flatten(0, 1),
         scores.flatten(),
         log_probs[:, :, :new].flatten(0, 1),
-        (lengths - groups[0].prompt).flatten(),
+        (lengths - groups[0].prompt_length).flatten(),
     )
 
 
-def _choose(total: Tensor, candidates: int, sample: bool, chance: Chance) -> tuple[Tensor, Tensor]:
+def _choose(total: Tensor, candidates: int, sample: bool, generators: Generators) -> tuple[Tensor, Tensor]:
     if not sample:
         best = total.topk(candidates)
         return best.values, best.indices
-    share = total.clamp(min=4 * NEVER).softmax(-1)  # a text that cannot go on is not to stop the others
-    if chance is None:
-        index = share.multinomial(candidates)
+    probabilities = total.clamp(min=4 * IMPOSSIBLE).softmax(-1)  # a text that cannot go on is not to stop the others
+    if generators is None:
+        index = probabilities.multinomial(candidates)
     else:
-        index = torch.stack([row.multinomial(candidates, generator=g) for row, g in zip(share, chance, strict=True)])
+        index = torch.stack(
+            [row.multinomial(candidates, generator=g) for row, g in zip(probabilities, generators, strict=True)]
+        )
     return total.gather(1, index), index
