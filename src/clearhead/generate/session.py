@@ -173,10 +173,10 @@ class DecodingSession:
             inputs["output_hidden_states"] = True
         after = self._num_read + new.shape[1]
         if self._encoder_states is not None:
-            inputs |= {"encoder_outputs": self._encoder_states, "attention_mask": self._mask, "decoder_input_ids": new}
+            inputs |= {"encoder_outputs": self._encoder_states, "attention_mask": self._mask}
+            out = self.model(decoder_input_ids=new, **inputs)
         else:
-            inputs |= {"input_ids": new} | self._mask_and_positions(new, after)
-        out = self.model(**inputs)
+            out = self.model(new, **inputs, **self._mask_and_positions(new, after))
         self._num_read = after  # not before: an interrupted call has read nothing
         if self.keep_hidden:
             self.hidden = out.hidden_states[-1]
