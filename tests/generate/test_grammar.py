@@ -14,11 +14,11 @@ from clearhead.generate.grammar import Grammar
 from clearhead.generate.grammar.automaton import Automaton, all_but, characters
 from clearhead.generate.grammar.constraint import GrammarConstraint
 from clearhead.text import Tokenizer, train_tokenizer
-from clearhead.text.byte_bpe import byte_bpe
-from clearhead.text.pieces import pipeline
-from clearhead.text.sentencepiece import Kind, Piece, SentencePieceModel
-from clearhead.text.word_bpe import CtrlRecipe, build_word_bpe
-from clearhead.text.wordpiece import wordpiece
+from clearhead.text.builders.bpe import WordMergesFiles, byte_bpe
+from clearhead.text.builders.ctrl import CtrlVocabulary
+from clearhead.text.builders.sentencepiece import pipeline
+from clearhead.text.builders.sentencepiece_model import Piece, PieceType, SentencePieceModel
+from clearhead.text.builders.wordpiece import wordpiece
 from tests.generate.json_samples import SCHEMAS, document, fits, spoilt
 from tests.text.samples import corpus
 
@@ -36,10 +36,11 @@ def tokenizers() -> dict[str, Tokenizer]:
         "wordpiece": train_tokenizer(iter(corpus(600)), "wordpiece", 500, show_progress=False),
         "unigram": train_tokenizer(iter(lines), "unigram", 700, show_progress=False),
     }
-    words = [Piece(f"▁{word}", -n / 10, Kind.NORMAL) for n, word in enumerate("the of and name positive".split())]
-    letters = [Piece(char, -9.0, Kind.NORMAL) for char in '▁abcdefghijklmnopqrstuvwxyz0123456789-"{},:中']
-    pieces = [Piece("<unk>", 0.0, Kind.UNKNOWN), Piece("<s>", 0.0, Kind.CONTROL), Piece("</s>", 0.0, Kind.CONTROL)]
-    pieces += [Piece(f"<0x{value:02X}>", 0.0, Kind.BYTE) for value in range(256)]
+    words = [Piece(f"▁{word}", -n / 10, PieceType.NORMAL) for n, word in enumerate("the of and name positive".split())]
+    letters = [Piece(char, -9.0, PieceType.NORMAL) for char in '▁abcdefghijklmnopqrstuvwxyz0123456789-"{},:中']
+    pieces = [Piece("<unk>", 0.0, PieceType.UNKNOWN)]
+    pieces += [Piece(text, 0.0, PieceType.CONTROL) for text in ("<s>", "</s>")]
+    pieces += [Piece(f"<0x{value:02X}>", 0.0, PieceType.BYTE) for value in range(256)]
     model = SentencePieceModel(pieces=pieces + words + letters, byte_fallback=True)
     special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     made["sentencepiece"] = Tokenizer(pipeline(model), named=special)
@@ -390,16 +391,17 @@ def word_bpe(tmp_path) -> Tokenizer:
     vocab = ["<unk>", "<end>", *letters, *(f"{char}</w>" for char in letters), "th", "the</w>", "po"]
     (tmp_path / "vocab.json").write_text(json.dumps({token: n for n, token in enumerate(vocab)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\np o\n")
-    return Tokenizer(build_word_bpe(tmp_path, "<unk>"), named={"unk_token": "<unk>", "eos_token": "<end>"})
+    backend = WordMergesFiles().build(tmp_path / "vocab.json", {"unk_token": "<unk>"}, {}).backend
+    return Tokenizer(backend, named={"unk_token": "<unk>", "eos_token": "<end>"})
 
 
 @pytest.fixture
 def ctrl() -> Tokenizer:
     letters = "abcdeghinopstv"
     vocab = ["<unk>", "<end>", *letters, *(f"{char}@@" for char in letters), "the", "th@@"]
-    recipe = CtrlRecipe({token: n for n, token in enumerate(vocab)}, {("t", "h"): 0, ("th", "e</w>"): 1}, "<unk>")
-    made = Tokenizer(recipe.build(), named={"unk_token": "<unk>", "eos_token": "<end>"})
-    made.recipe = recipe
+    source = CtrlVocabulary({token: n for n, token in enumerate(vocab)}, {("t", "h"): 0, ("th", "e</w>"): 1}, "<unk>")
+    made = Tokenizer(source.build(), named={"unk_token": "<unk>", "eos_token": "<end>"})
+    made.source_files = source
     return made
 
 

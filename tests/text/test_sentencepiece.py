@@ -12,7 +12,7 @@ import transformers
 
 from clearhead.errors import TokenizerError
 from clearhead.text import load_tokenizer
-from clearhead.text.sentencepiece import Kind, parse, read_sentencepiece
+from clearhead.text.builders.sentencepiece_model import PieceType, parse, read_sentencepiece
 from tests.text.compare import both, same_everything
 from tests.text.samples import awkward, awkward_texts
 
@@ -370,7 +370,7 @@ def test_the_reader_reads_what_the_package_wrote(models):
         model, theirs = parse(data), sentencepiece.SentencePieceProcessor(model_proto=data)
         assert [piece.text for piece in model.pieces] == [theirs.id_to_piece(n) for n in range(theirs.get_piece_size())]
         assert [piece.score for piece in model.pieces] == [theirs.get_score(n) for n in range(theirs.get_piece_size())]
-        assert [n for n, piece in enumerate(model.pieces) if piece.kind is Kind.BYTE] == [
+        assert [n for n, piece in enumerate(model.pieces) if piece.type is PieceType.BYTE] == [
             n for n in range(theirs.get_piece_size()) if theirs.is_byte(n)
         ]
         assert (model.unk_id, model.bos_id, model.eos_id, model.pad_id) == (
@@ -410,7 +410,7 @@ def test_damage_never_escapes_as_anything_but_a_tokenizer_error(models, tmp_path
         (b"\x0b", "wire type 3"),
         (b"\x08\x01", "bytes were expected"),
         (b"\x0a\x03\x0a\x01\xff", "UTF-8"),
-        (b"\x0a\x02\x18\x09", "unknown kind"),
+        (b"\x0a\x02\x18\x09", "unknown type"),
         (b"\x0a\x02\x10\x01", "bytes were expected"),
         (b"\x0a\x03\x0a\x01a", "no unknown piece"),
         (b"\x0a\x03\x0a\x01a" * 2, "twice"),

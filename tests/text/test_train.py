@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 
 from clearhead.errors import ClearheadError, InputError, TokenizerError
-from clearhead.text import corpus as corpus_module
 from clearhead.text import load_tokenizer, train_tokenizer
+from clearhead.text.builders import corpus as corpus_module
 from tests.text.samples import awkward_texts
 
 KINDS = ("bpe", "wordpiece", "unigram")

@@ -9,8 +9,8 @@ import transformers
 
 from clearhead.errors import InputError, TokenizerError
 from clearhead.text import load_tokenizer
-from clearhead.text.languages import languages_of
-from clearhead.text.sentencepiece import parse
+from clearhead.text.builders.families import by_name
+from clearhead.text.builders.sentencepiece_model import parse
 from tests.text.samples import awkward
 from tests.text.test_sentencepiece import train
 
@@ -59,7 +59,7 @@ FAIRSEQ = {
 
 def nllb_tokens() -> dict:
     """Published folders list the languages and their ids, and the reference needs them to."""
-    codes = list(languages_of("nllb", {}).codes)
+    codes = list(by_name("nllb").languages({}).codes)
     added = {401 + n: {"content": token, "special": True} for n, token in enumerate([*codes, "<mask>"])}
     added[603]["lstrip"] = True
     return {"additional_special_tokens": codes, "added_tokens_decoder": added}
@@ -75,7 +75,7 @@ def test_languages_on_fairseq_ids(name, tmp_path, request):
     folder(tmp_path, {"sentencepiece.bpe.model": data}, config)
     tok, theirs = load_tokenizer(tmp_path), reference.from_pretrained(tmp_path)
     piece = sentencepiece.SentencePieceProcessor(model_proto=data)
-    codes = languages_of(tok.config["clearhead_family"], {}).codes
+    codes = by_name(tok.config["clearhead_family"]).languages({}).codes
     # four special tokens, the pieces without the file's own three, the codes, the mask
     assert tok.lang_code_to_id == {code: 401 + n for n, code in enumerate(codes)}
     assert (tok.mask_token_id, len(tok)) == (401 + len(codes), 402 + len(codes))

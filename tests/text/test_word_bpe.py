@@ -10,7 +10,7 @@ import transformers
 
 from clearhead.errors import TokenizerError
 from clearhead.text import load_tokenizer
-from clearhead.text.word_bpe import CONTROL_CODES, control_codes
+from clearhead.text.builders.ctrl import CONTROL_CODES, control_codes
 from tests.text.compare import both, same_encoding, same_everything
 from tests.text.samples import HAN, WORDS, awkward_texts
 

@@ -12,7 +12,7 @@ import torch
 from clearhead import models
 from clearhead.errors import ConfigError, InputError, did_you_mean
 from clearhead.hub.assign import fill
-from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES, locate, user_path
+from clearhead.hub.locate import CONFIG, GENERATION, locate, user_path
 from clearhead.hub.packed import open_packed
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
@@ -161,7 +161,6 @@ def as_device(device: torch.device | str | None) -> torch.device:
 
 
 __all__ = [
-    "TOKENIZER_FILES",
     "Sentence",
     "apply_precision",
     "as_device",

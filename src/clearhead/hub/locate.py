@@ -11,27 +11,10 @@ from urllib.parse import urlsplit
 from clearhead.errors import CheckpointError, InputError, did_you_mean
 from clearhead.hub.sentence import MODULES, PROMPTS, SETTINGS, read_modules
 from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX, read_index
-from clearhead.text.tokenizer import TARGET_FOLDER
+from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-    "sentencepiece.model",
-    "spm.model",
-    "source.spm",
-    "target.spm",
-    "target_vocab.json",
-)
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 

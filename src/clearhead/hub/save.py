@@ -13,11 +13,11 @@ from safetensors import SafetensorError
 from clearhead.errors import CheckpointError, InputError
 from clearhead.files import atomic_folder
 from clearhead.hub.assign import published_tensors
-from clearhead.hub.locate import CONFIG, GENERATION, TOKENIZER_FILES
+from clearhead.hub.locate import CONFIG, GENERATION
 from clearhead.hub.sentence import Sentence, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
-from clearhead.text.tokenizer import TARGET_FOLDER
+from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
 
 if TYPE_CHECKING:
     from clearhead.text import Tokenizer

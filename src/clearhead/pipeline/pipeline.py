@@ -20,7 +20,7 @@ from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.models.stack_model import TokenModel
 from clearhead.pipeline.writing import Writing, Written
-from clearhead.text import Tokenizer, load_tokenizer
+from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
 
 log = logging.getLogger("clearhead")
 
@@ -82,7 +82,7 @@ def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Pat
 
 def _tokenizer_in(folder: os.PathLike[str]) -> Tokenizer | None:
     """The folder's tokenizer; None where there is none (a broken one is an error)."""
-    return load_tokenizer(folder) if any(os.path.exists(os.path.join(folder, f)) for f in hub.TOKENIZER_FILES) else None  # noqa: PTH110, PTH118
+    return load_tokenizer(folder) if has_tokenizer(folder) else None
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,9 @@ class Pipeline:
         source, target = options.pop("src_lang", None), options.pop("tgt_lang", None) or tokenizer.tgt_lang
         if target is not None:
             first = tokenizer.convert_tokens_to_ids(tokenizer.languages.token(target))
-            options.setdefault("decoder_start_token_id" if tokenizer.languages.starts else "forced_bos_token_id", first)
+            options.setdefault(
+                "decoder_start_token_id" if tokenizer.languages.starts_decoder else "forced_bos_token_id", first
+            )
         return tokenizer if source is None else tokenizer.with_src_lang(source), options
 
     def encode_prompts(

@@ -22,8 +22,8 @@ class Cut(NamedTuple):
     side: str
 
 
-class Recipe(Protocol):
-    """How to make a tokenizer that the wrapped library cannot write down, because a part of it is ours (CTRL's)."""
+class SourceFiles(Protocol):
+    """What a tokenizer is rebuilt from that the wrapped library cannot write down: a part of it is ours (CTRL's)."""
 
     def build(self) -> tokenizers.Tokenizer: ...
     def files(self) -> dict[str, bytes]: ...

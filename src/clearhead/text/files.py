@@ -1,6 +1,7 @@
 """Reads tokenizer files without trusting them, and writes JSON."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,33 @@ from typing import Any
 from clearhead.errors import TokenizerError
 from clearhead.files import atomic_write
 
+SENTENCEPIECE_FILES = (
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+    "source.spm",
+    "spm.model",
+    "sentencepiece.model",
+)
+TOKENIZER_FILES = (  # every file that a published tokenizer may consist of
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    *SENTENCEPIECE_FILES,
+    "target.spm",
+    "target_vocab.json",
+)
+TARGET_FOLDER = "target_tokenizer"  # a folder beside the files, where the target has a tokenizer of its own
 MOST_BYTES = 200 * 1024 * 1024  # the largest published tokenizer file is a tenth of this
+
+
+def has_tokenizer(folder: str | os.PathLike[str]) -> bool:
+    """Whether files of a tokenizer are there."""
+    return any((Path(folder) / name).is_file() for name in TOKENIZER_FILES)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -50,10 +77,10 @@ def read_json(path: Path) -> Any:
 
 def read_object(path: Path) -> dict[str, Any]:
     """What a JSON file says, where it has to be an object."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise TokenizerError(f"{path} holds a JSON {type(found).__name__}, but an object is needed.")
-    return found
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise TokenizerError(f"{path} holds a JSON {type(value).__name__}, but an object is needed.")
+    return value
 
 
 def write_json(path: Path, value: Any) -> None:

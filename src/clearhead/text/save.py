@@ -12,10 +12,10 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from clearhead.errors import TokenizerError
 from clearhead.files import atomic_write
 from clearhead.text.backend import copy_of
-from clearhead.text.files import write_json
+from clearhead.text.files import TARGET_FOLDER, write_json
 from clearhead.text.options import NO_LIMIT
 from clearhead.text.special import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
-from clearhead.text.tokenizer import TARGET_FOLDER, Tokenizer
+from clearhead.text.tokenizer import Tokenizer
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list[Path]:
@@ -29,8 +29,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TokenizerError(f"{where} cannot be made a folder: {error.strerror or error}.") from error
-    if tokenizer.recipe is not None:
-        contents = tokenizer.recipe.files()
+    if tokenizer.source_files is not None:
+        contents = tokenizer.source_files.files()
     else:
         contents = _vocabulary_files(tokenizer.backend)
         contents["tokenizer.json"] = _backend_as_loaded(tokenizer).to_str(pretty=True).encode("utf-8")

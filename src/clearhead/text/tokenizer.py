@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, models
 
 from clearhead.errors import InputError, TokenizerError, did_you_mean
-from clearhead.text.backend import Backend, Cut, Recipe, copy_of
+from clearhead.text.backend import Backend, Cut, SourceFiles, copy_of
 from clearhead.text.cleanup import clean_up
 from clearhead.text.collate import check_rows, columns_of, fill
 from clearhead.text.encoding import Encoding, as_tensors
@@ -36,7 +36,6 @@ from clearhead.text.units import units_of
 from clearhead.units import TokenUnit
 
 _TEXTS = ("text", "text_pair", "text_target")  # the arguments of a call that are not options
-TARGET_FOLDER = "target_tokenizer"  # a folder beside the tokenizer, where the target has one of its own
 
 
 class _SpecialToken:
@@ -104,7 +103,7 @@ class Tokenizer:
         """
         self.config: dict[str, Any] = dict(config or {})
         self.saved_class = saved_class
-        self.recipe: Recipe | None = None  # makes the backend anew, where the wrapped library cannot write it down
+        self.source_files: SourceFiles | None = None  # where the wrapped library cannot write the backend down
         # kept only to be written back: calls say for themselves how they pad and truncate
         self.file_padding, self.file_truncation = backend.padding, backend.truncation
         self._backend = Backend(copy_of(backend))
@@ -515,14 +514,14 @@ class Tokenizer:
         """For pickling and copying, as data loaders do: locks stay behind."""
         state = self.__dict__.copy()
         del state["_changing"]
-        state["_backend"] = self.backend if self.recipe is None else self.backend.get_added_tokens_decoder()
+        state["_backend"] = self.backend if self.source_files is None else self.backend.get_added_tokens_decoder()
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         backend = state["_backend"]
-        if self.recipe is not None:
-            added, backend = backend, self.recipe.build()
+        if self.source_files is not None:
+            added, backend = backend, self.source_files.build()
             backend.add_tokens([added[index] for index in sorted(added)])
         self._backend = Backend(backend)
         self._changing = threading.Lock()

@@ -18,8 +18,8 @@ import numpy as np
 from clearhead.errors import InputError
 from clearhead.generate.grammar.automaton import DEAD, Automaton
 from clearhead.text import Tokenizer
+from clearhead.text.builders.ctrl import CONTINUES, CtrlVocabulary
 from clearhead.text.readable import BYTE_OF, decoder_steps
-from clearhead.text.word_bpe import GOES_ON, CtrlRecipe
 
 FIRST, PLAIN, SPACE, OPEN = range(4)
 """Where a text stands: before its first token; anywhere; before a space that comes with the next token; inside a
@@ -140,8 +140,8 @@ def vocabulary_of(tokenizer: Tokenizer, size: int | None, not_text: Sequence[int
 def _texts(tokenizer: Tokenizer) -> _Read:
     vocab, steps = tokenizer.get_vocab(), decoder_steps(tokenizer.backend)
     kinds = [step["type"] for step in steps]
-    if isinstance(tokenizer.recipe, CtrlRecipe):
-        return _by_suffix(vocab, GOES_ON, OPEN, SPACE)
+    if isinstance(tokenizer.source_files, CtrlVocabulary):
+        return _by_suffix(vocab, CONTINUES, OPEN, SPACE)
     if kinds == ["ByteLevel"]:
         return _Read({n: _undisguised(token) for token, n in vocab.items()}, {}, set(vocab.values()))
     if kinds == ["BPEDecoder"]:

@@ -86,8 +86,8 @@ def fingerprint_of(source: Source, objective: Objective) -> str:
 
 
 def _tokenizer_identity(tokenizer: Tokenizer) -> list[Any]:
-    if tokenizer.recipe is not None:
-        written = {name: hashlib.sha256(data).hexdigest() for name, data in tokenizer.recipe.files().items()}
+    if tokenizer.source_files is not None:
+        written = {name: hashlib.sha256(data).hexdigest() for name, data in tokenizer.source_files.files().items()}
         model = json.dumps(written)
     else:
         model = tokenizer.backend.to_str()

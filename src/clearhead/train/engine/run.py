@@ -30,7 +30,7 @@ from clearhead.generate.session import check_can_generate
 from clearhead.models import Model
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn.fast import cpu_kernels
-from clearhead.text import Tokenizer, load_tokenizer, train_tokenizer
+from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer, train_tokenizer
 from clearhead.train.data import Blocks, Loader, Order, Source, Table, evaluation_batches, open_source, prepare
 from clearhead.train.engine import lora
 from clearhead.train.engine.check import check_run, new_config, shared_files
@@ -556,8 +556,7 @@ def _sources(recipe: Recipe) -> dict[str, Source]:
 def _tokenizer_at(where: str) -> Tokenizer:
     """A model's tokenizer, or one that is alone in its folder."""
     given = hub.user_path(where)
-    alone = any((given / name).is_file() for name in hub.TOKENIZER_FILES)  # a tokenizer needs no config.json
-    folder = given if alone else hub.transformer_folder(pipeline.folder_of(where))
+    folder = given if has_tokenizer(given) else hub.transformer_folder(pipeline.folder_of(where))
     return load_tokenizer(folder)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from clearhead.errors import InputError, did_you_mean
 from clearhead.models import Model
 from clearhead.text import Tokenizer
-from clearhead.text.byte_bpe import wrap_like_bert
+from clearhead.text.builders.templates import BERT
 
 if TYPE_CHECKING:
     from clearhead.hub import Sentence
@@ -105,7 +105,7 @@ class Objective:
         new = {name: token for name, token in cls.named.items() if getattr(tokenizer, name) is None}
         tokenizer.add_special_tokens(new)
         if {"cls_token", "sep_token"} <= new.keys():  # they stand around every text
-            wrap_like_bert(tokenizer.backend, tokenizer.special_tokens_map)
+            BERT.wrap(tokenizer.backend, tokenizer.special_tokens_map, {})
             tokenizer.saved_class = "PreTrainedTokenizerFast"  # the GPT-2 class of `transformers` puts nothing there
 
     def identity(self) -> dict[str, Any]:

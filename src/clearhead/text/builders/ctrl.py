@@ -1,7 +1,7 @@
-"""BPE inside words, from two files: GPT marks where words end (`the</w>`), CTRL where they go on (`th@@`).
+"""CTRL's tokenizer: BPE inside words, which marks where they go on (`th@@`), cut here in Python.
 
-Both files of CTRL disagree in their spelling: merges end words with `</w>`, the vocabulary does not, and it may lack
-what a merge makes. So its words are cut here, in Python, and the pieces are looked up as they are published.
+Its two files disagree in their spelling: merges end words with `</w>`, the vocabulary does not, and it may lack what a
+merge makes. So words are cut here, and the pieces are looked up as they are published.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import tokenizers
-from tokenizers import NormalizedString, PreTokenizedString, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import NormalizedString, PreTokenizedString, Regex, decoders, models, pre_tokenizers
 
 from clearhead.errors import TokenizerError
-from clearhead.text.byte_bpe import read_ids, read_merges
-from clearhead.text.files import read_text
+from clearhead.text.builders.bpe import END_OF_WORD, MergesFiles, read_ids
+from clearhead.text.builders.templates import Config, Tokens
+from clearhead.text.builders.vocabulary_files import Built
+from clearhead.text.files import library_errors, read_text
 
-END, GOES_ON = "</w>", "@@"
+CONTINUES = "@@"
 
 # The words that a text for CTRL begins with: they say what kind of text it is.
 CONTROL_CODES = (
@@ -36,21 +38,19 @@ def control_codes(vocab: Mapping[str, int]) -> dict[str, int]:
     return {word: vocab[word] for word in CONTROL_CODES if word in vocab}
 
 
-def build_word_bpe(folder: Path, unknown: str) -> tokenizers.Tokenizer:
-    """GPT's tokenizer: BERT's way to clean and cut a text into words, in lower case, then BPE to the end of each."""
-    vocab = _with_unknown(folder, unknown)
-    merges = read_merges(folder / "merges.txt", vocab)
-    backend = tokenizers.Tokenizer(
-        models.BPE(vocab, merges, continuing_subword_prefix="", end_of_word_suffix=END, unk_token=unknown)
-    )
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.BPEDecoder(suffix=END)
-    return backend
+@dataclass(frozen=True)
+class CtrlMergesFiles(MergesFiles):
+    """vocab.json and merges.txt, as CTRL means them."""
+
+    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+        unknown = tokens.get("unk_token") or "<unk>"
+        source = CtrlVocabulary(read_ids(path, unknown), _read_ranks(path.with_name("merges.txt")), unknown)
+        with library_errors(path):
+            return Built(source.build(), source_files=source)
 
 
 @dataclass(frozen=True)
-class CtrlRecipe:
+class CtrlVocabulary:
     """CTRL's tokenizer: words are what stands between spaces, with the line end after them."""
 
     vocab: dict[str, int]
@@ -64,7 +64,7 @@ class CtrlRecipe:
             [
                 decoders.WordPiece(prefix="\0", cleanup=False),  # a space between all tokens: none begins like this
                 decoders.Fuse(),
-                decoders.Replace(f"{GOES_ON} ", ""),
+                decoders.Replace(f"{CONTINUES} ", ""),
                 decoders.Replace(Regex(r"\A\s+|\s+\z"), ""),
             ]
         )
@@ -76,10 +76,6 @@ class CtrlRecipe:
             "vocab.json": json.dumps(self.vocab, ensure_ascii=False).encode("utf-8"),
             "merges.txt": "\n".join(lines).encode("utf-8"),
         }
-
-
-def read_ctrl(folder: Path, unknown: str) -> CtrlRecipe:
-    return CtrlRecipe(_with_unknown(folder, unknown), _read_ctrl_merges(folder / "merges.txt"), unknown)
 
 
 class CtrlPieces:
@@ -97,14 +93,14 @@ class CtrlPieces:
         text.split(self._split)
 
     def _split(self, _: int, text: NormalizedString) -> list[NormalizedString]:
-        found = []
-        for start, stop, goes_on in self.pieces(text.normalized):
+        pieces = []
+        for start, stop, continues in self.pieces(text.normalized):
             piece = text[start:stop]
             assert piece is not None  # the library's answer to a range outside the text
-            if goes_on:
-                piece.append(GOES_ON)
-            found.append(piece)
-        return found
+            if continues:
+                piece.append(CONTINUES)
+            pieces.append(piece)
+        return pieces
 
     def pieces(self, text: str) -> Iterator[tuple[int, int, bool]]:
         """Where each piece starts and stops, and whether its word goes on after it."""
@@ -121,7 +117,7 @@ class CtrlPieces:
 
     def _cut(self, word: str) -> tuple[int, ...]:
         """The lengths of a word's pieces, after merging the best pair everywhere until none is left."""
-        parts = [*word[:-1], word[-1] + END]
+        parts = [*word[:-1], word[-1] + END_OF_WORD]
         while len(parts) > 1:
             ranked = [(self.ranks[pair], pair) for pair in pairwise(parts) if pair in self.ranks]
             if not ranked:
@@ -134,17 +130,10 @@ class CtrlPieces:
                 n += 2 if joins else 1
             parts = merged
         lengths = [len(part) for part in parts]
-        return (*lengths[:-1], lengths[-1] - len(END))
+        return (*lengths[:-1], lengths[-1] - len(END_OF_WORD))
 
 
-def _with_unknown(folder: Path, unknown: str) -> dict[str, int]:
-    vocab = read_ids(folder / "vocab.json")
-    if unknown not in vocab:
-        raise TokenizerError(f"{folder / 'vocab.json'} has no unknown token {unknown}. If it has another name, set it.")
-    return vocab
-
-
-def _read_ctrl_merges(path: Path) -> dict[tuple[str, str], int]:
+def _read_ranks(path: Path) -> dict[tuple[str, str], int]:
     """The pairs with their ranks; the first line says which version the file has."""
     ranks: dict[tuple[str, str], int] = {}
     for number, line in enumerate(read_text(path).split("\n")[1:], start=2):

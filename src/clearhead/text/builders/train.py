@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearhead.errors import ClearheadError, InputError, TokenizerError, did_you_mean
-from clearhead.text.byte_bpe import byte_bpe, wrap_with_bos_eos
-from clearhead.text.corpus import Corpus, progress
-from clearhead.text.families import by_name
+from clearhead.text.builders.bpe import byte_bpe
+from clearhead.text.builders.corpus import Corpus, progress
+from clearhead.text.builders.families import by_name
+from clearhead.text.builders.templates import BOS_EOS, END_EACH
+from clearhead.text.builders.wordpiece import wordpiece
 from clearhead.text.tokenizer import Tokenizer
-from clearhead.text.wordpiece import wordpiece
 
 KINDS = ("bpe", "wordpiece", "unigram")
 _END = "<|endoftext|>"
@@ -91,7 +92,7 @@ def _train_bpe(asked: _Asked) -> Tokenizer:
     )
     with progress(asked.show, asked.corpus.size) as advance:
         _train(backend, asked.corpus.read(advance), trainer, asked.size)
-    wrap_with_bos_eos(backend, {}, bos=False, eos=False)
+    BOS_EOS.wrap(backend, {}, {})
     return Tokenizer(
         backend,
         asked.config,
@@ -147,10 +148,7 @@ def _train_unigram(asked: _Asked) -> Tokenizer:
     vocab = [(token, 0.0) for token in tokens] + _settled([item for item in scores if item[0] not in tokens])
     backend = _unigram_pipeline(models.Unigram(vocab, unk_id=tokens.index(unknown)), asked.lowercase)
     backend.add_special_tokens(tokens)
-    end = _UNIGRAM_TOKENS["eos_token"]
-    backend.post_processor = processors.TemplateProcessing(
-        single=["$A", end], pair=["$A", end, "$B", end], special_tokens=[(end, tokens.index(end))]
-    )
+    END_EACH.wrap(backend, _UNIGRAM_TOKENS, {})
     own = set(_UNIGRAM_TOKENS.values())
     return Tokenizer(
         backend, asked.config, named=_UNIGRAM_TOKENS, extra=[token for token in asked.extra if token not in own]

@@ -11,7 +11,7 @@ from clearhead.errors import TokenizerError
 from clearhead.text.files import read_bytes
 
 
-class Kind(IntEnum):
+class PieceType(IntEnum):
     """What a piece is for."""
 
     NORMAL = 1
@@ -28,7 +28,7 @@ class Piece:
 
     text: str
     score: float
-    kind: Kind
+    type: PieceType
 
 
 @dataclass
@@ -113,7 +113,7 @@ def _read_normalizer(model: SentencePieceModel, data: bytes) -> None:
 
 
 def _piece(data: bytes) -> Piece:
-    text, score, kind = "", 0.0, Kind.NORMAL
+    text, score, type_ = "", 0.0, PieceType.NORMAL
     for number, value in _fields(data):
         if number == 1:
             try:
@@ -124,10 +124,10 @@ def _piece(data: bytes) -> Piece:
             score = _float(value)
         elif number == 3:
             try:
-                kind = Kind(_int(value))
+                type_ = PieceType(_int(value))
             except ValueError as error:
-                raise _Damaged(f"a piece has the unknown kind {value!r}") from error
-    return Piece(text, score, kind)
+                raise _Damaged(f"a piece has the unknown type {value!r}") from error
+    return Piece(text, score, type_)
 
 
 def _check(model: SentencePieceModel) -> None:
@@ -140,7 +140,7 @@ def _check(model: SentencePieceModel) -> None:
         raise _Damaged("a piece is empty")
     if not all(math.isfinite(piece.score) for piece in pieces):
         raise _Damaged("a score is not a number")
-    if not 0 <= model.unk_id < len(pieces) or pieces[model.unk_id].kind is not Kind.UNKNOWN:
+    if not 0 <= model.unk_id < len(pieces) or pieces[model.unk_id].type is not PieceType.UNKNOWN:
         raise _Damaged("it has no unknown piece")
 
 

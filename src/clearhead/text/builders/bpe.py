@@ -1,0 +1,96 @@
+"""Byte pair encoding from vocab.json and merges.txt: on bytes (GPT-2, RoBERTa, DeBERTa), or inside words (GPT)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from clearhead.errors import TokenizerError
+from clearhead.text.builders.templates import Config, Tokens
+from clearhead.text.builders.vocabulary_files import Built, VocabularyFiles
+from clearhead.text.files import library_errors, read_object, read_text
+
+END_OF_WORD = "</w>"
+
+
+@dataclass(frozen=True)
+class MergesFiles(VocabularyFiles):
+    """vocab.json: tokens with their ids; merges.txt: pairs, best first. Here on bytes, as GPT-2 does it."""
+
+    @staticmethod
+    def find(folder: Path) -> Path | None:
+        path = folder / "vocab.json"
+        return path if path.is_file() and (folder / "merges.txt").is_file() else None
+
+    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+        vocab = read_ids(path)
+        merges = read_merges(path.with_name("merges.txt"), vocab)
+        with library_errors(path):
+            return Built(byte_bpe(vocab, merges))
+
+
+@dataclass(frozen=True)
+class WordMergesFiles(MergesFiles):
+    """The same files for GPT, which marks where words end: `the</w>`."""
+
+    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+        unknown = tokens.get("unk_token") or "<unk>"
+        vocab = read_ids(path, unknown)
+        merges = read_merges(path.with_name("merges.txt"), vocab)
+        with library_errors(path):
+            return Built(word_bpe(vocab, merges, unknown))
+
+
+def read_ids(path: Path, unknown: str | None = None) -> dict[str, int]:
+    """The tokens of a vocab.json with their ids; `unknown` must be one of them."""
+    vocab = read_object(path)
+    for token, index in vocab.items():
+        if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+            raise TokenizerError(f"{path} gives token {token!r} the id {index!r}; an id is a whole number from 0.")
+    if not vocab:
+        raise TokenizerError(f"{path} is empty, so there is no vocabulary. Download the file again.")
+    if len(set(vocab.values())) != len(vocab):
+        raise TokenizerError(f"{path} gives two tokens the same id. The file is damaged; download it again.")
+    if unknown is not None and unknown not in vocab:
+        raise TokenizerError(f"{path} has no unknown token {unknown}. If it has another name, set it.")
+    return vocab
+
+
+def read_merges(path: Path, vocab: Mapping[str, int]) -> list[tuple[str, str]]:
+    """The pairs of a merges.txt, best first; each must be made of known tokens and make one."""
+    merges = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip() or (number == 1 and line.startswith("#version")):
+            continue
+        parts = line.split(" ")
+        if len(parts) != 2 or not all(parts):
+            raise TokenizerError(f"{path}, line {number}: a merge is two tokens and a space between, not {line!r}.")
+        left, right = parts
+        for token in (left, right, left + right):
+            if token not in vocab:
+                raise TokenizerError(
+                    f"{path}, line {number}: {token!r} is not in vocab.json. The two files do not belong together."
+                )
+        merges.append((left, right))
+    return merges
+
+
+def byte_bpe(vocab: dict[str, int], merges: list[tuple[str, str]]) -> tokenizers.Tokenizer:
+    """GPT-2's pipeline around a vocabulary."""
+    backend = tokenizers.Tokenizer(models.BPE(vocab, merges, continuing_subword_prefix="", end_of_word_suffix=""))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def word_bpe(vocab: dict[str, int], merges: list[tuple[str, str]], unknown: str) -> tokenizers.Tokenizer:
+    """GPT's pipeline: BERT's way to clean and cut a text into words, in lower case, then BPE to the end of each."""
+    backend = tokenizers.Tokenizer(
+        models.BPE(vocab, merges, continuing_subword_prefix="", end_of_word_suffix=END_OF_WORD, unk_token=unknown)
+    )
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.BPEDecoder(suffix=END_OF_WORD)
+    return backend

@@ -1,0 +1,150 @@
+"""Opens a tokenizer from a folder: tokenizer.json if it is there, the older files of each model otherwise."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken, models
+
+from clearhead.errors import TokenizerError, TokenizerNotBuilt
+from clearhead.text.builders.bpe import MergesFiles
+from clearhead.text.builders.declared import Declared, contents
+from clearhead.text.builders.families import by_name
+from clearhead.text.builders.sentencepiece import SentencePieceFiles
+from clearhead.text.builders.vocabulary_files import VocabularyFiles
+from clearhead.text.builders.wordpiece import WordPieceFiles
+from clearhead.text.files import SENTENCEPIECE_FILES, TARGET_FOLDER, library_errors, read_bytes
+from clearhead.text.special import content_of
+from clearhead.text.tokenizer import Tokenizer
+
+_FILE_NAMES = f"tokenizer.json, vocab.txt, vocab.json with merges.txt, or one of {', '.join(SENTENCEPIECE_FILES)}"
+# formats in the order they are looked for, each with the family that has it where no file announces one
+_FORMATS = (
+    (WordPieceFiles, by_name("bert")),
+    (MergesFiles, by_name("gpt2")),
+    (SentencePieceFiles, None),
+)
+_GENERAL_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")  # of `transformers`: they announce nothing
+_GENERAL_CLASS = "PreTrainedTokenizerFast"
+
+
+def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
+    """Opens the tokenizer in a folder. Nothing is downloaded, and nothing in the folder is ever executed.
+
+    A model that writes in another vocabulary has a second tokenizer, `target`: in the folder target_tokenizer, or (as
+    Marian is published) in the file target.spm.
+    """
+    where = Path(folder)
+    if not where.is_dir():
+        what = "is a file, not a folder" if where.exists() else "does not exist"
+        raise TokenizerError(f"{where} {what}. Pass the folder that holds {_FILE_NAMES}.")
+    saved = (where / "tokenizer.json").is_file()
+    tokenizer = _open_json(where / "tokenizer.json", Declared.read(where)) if saved else _open_older(where)
+    if (where / TARGET_FOLDER).is_dir():
+        return tokenizer.with_target(load_tokenizer(where / TARGET_FOLDER))
+    if not saved and (where / "source.spm").is_file() and (where / "target.spm").is_file():
+        return tokenizer.with_target(_open_older(where, where / "target.spm"))
+    return tokenizer
+
+
+def _open_json(path: Path, declared: Declared) -> Tokenizer:
+    data = read_bytes(path)
+    with library_errors(path):
+        backend = tokenizers.Tokenizer.from_buffer(data)
+    if declared.announced is None and isinstance(backend.model, models.WordPiece):
+        declared.family = by_name("bert")
+    named = declared.named_tokens()
+    padding, truncation = backend.padding, backend.truncation
+    if padding is not None:
+        named.setdefault("pad_token", AddedToken(padding["pad_token"], special=True))
+        declared.config.setdefault("padding_side", padding["direction"])
+    if truncation is not None:
+        declared.config.setdefault("truncation_side", truncation["direction"])
+    _apply_settings(backend, declared)
+    declared.register(backend, named)
+    return _tokenizer(backend, declared, named)
+
+
+def _open_older(folder: Path, piece_file: Path | None = None) -> Tokenizer:
+    """`piece_file` is the SentencePiece model to open, where the folder has more than one."""
+    declared = Declared.read(folder)
+    files, path = _vocabulary_files(folder, declared)
+    path = piece_file or path
+    named = declared.named_tokens()
+    built = files.build(path, contents(named), declared.config)
+    backend = built.backend
+    for name, token in built.named_tokens.items():
+        named.setdefault(name, AddedToken(token, special=True))
+    declared.register(backend, named, ids_from=path)
+    _apply_settings(backend, declared)
+    if files.template is not None:
+        files.template.wrap(backend, contents(named), declared.config)
+    if built.named_tokens:  # the vocabulary has special tokens of its own: those without a name come along
+        known = {content_of(token) for token in (*named.values(), *declared.extra)}
+        added = [token for _, token in sorted(backend.get_added_tokens_decoder().items())]
+        declared.extra += [token.content for token in added if token.special and token.content not in known]
+    if files.saved_class is None:
+        declared.config.pop("tokenizer_class", None)
+    tokenizer = _tokenizer(backend, declared, named, files.saved_class or _GENERAL_CLASS)
+    tokenizer.source_files = built.source_files
+    return tokenizer
+
+
+def _vocabulary_files(folder: Path, declared: Declared) -> tuple[VocabularyFiles, Path]:
+    """How to rebuild the tokenizer, and from which file. Guessing wrong would give wrong ids without a word: don't."""
+    family = declared.family
+    if family is not None and family.missing is not None:
+        raise TokenizerNotBuilt(
+            f"The files say that this is a {declared.announced} tokenizer, which cannot be rebuilt from them: they "
+            f"lack {family.missing}. Encode the text elsewhere and give the model its input_ids."
+        )
+    for format_, default in _FORMATS:
+        path = format_.find(folder)
+        if path is None:
+            continue
+        if family is not None and isinstance(family.files, format_):
+            return family.files, path
+        if declared.announced is None or declared.announced.startswith(_GENERAL_CLASSES):
+            declared.family = default
+            return (default.files if default is not None and default.files is not None else format_()), path
+        raise TokenizerError(
+            f"The files say that this is a {declared.announced} tokenizer, which cannot be rebuilt from its older "
+            "files. Open it once with transformers and save it, which writes the tokenizer.json that can be opened."
+        )
+    present = sorted(item.name for item in folder.iterdir())
+    raise TokenizerError(
+        f"{folder} holds no tokenizer. One of these would do: {_FILE_NAMES}. "
+        f"It has {', '.join(present[:10]) or 'no files'}{' and more' if len(present) > 10 else ''}."
+    )
+
+
+def _apply_settings(backend: tokenizers.Tokenizer, declared: Declared) -> None:
+    """Settings of tokenizer_config.json that say how texts are cut."""
+    backend.encode_special_tokens = bool(declared.config.get("split_special_tokens", False))
+    if declared.family is not None and declared.family.override is not None:
+        declared.family.override(backend, declared.config)
+
+
+def _tokenizer(
+    backend: tokenizers.Tokenizer,
+    declared: Declared,
+    named: Mapping[str, AddedToken | None],
+    saved_class: str = _GENERAL_CLASS,
+) -> Tokenizer:
+    config, family = declared.config, declared.family
+    inputs = config.get("model_input_names")
+    if inputs is not None and not (isinstance(inputs, list) and all(isinstance(name, str) for name in inputs)):
+        raise TokenizerError(f"model_input_names in tokenizer_config.json must be a list of names, not {inputs!r}.")
+    languages = family.languages(config) if family is not None and family.languages is not None else None
+    if family is not None and languages is not None:
+        config["clearhead_family"] = family.name  # the general class, under which it is saved, does not tell
+    return Tokenizer(
+        backend,
+        config,
+        named=contents(named),
+        extra=[str(content_of(token)) for token in declared.extra],
+        model_input_names=family.inputs if family is not None else ("input_ids", "attention_mask"),
+        saved_class=saved_class,
+        languages=languages,
+    )

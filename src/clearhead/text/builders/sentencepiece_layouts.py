@@ -1,0 +1,126 @@
+"""What families do to a SentencePiece model: other ids, other text steps before it, tokens after the pieces."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken, normalizers
+
+from clearhead.errors import TokenizerError
+from clearhead.text.builders.bpe import read_ids
+from clearhead.text.builders.sentencepiece_model import Piece, PieceType, SentencePieceModel
+from clearhead.text.builders.templates import Config, Tokens
+from clearhead.text.languages import Languages
+from clearhead.text.special import content_of
+
+# ---- other ids
+
+
+@dataclass(frozen=True)
+class FairseqLayout:
+    """XLM-R was trained with ids of its own: four special tokens, the pieces, codes of languages, the mask."""
+
+    languages: Callable[[Config], Languages] | None = None
+
+    def __call__(self, model: SentencePieceModel, path: Path, tokens: Tokens, config: Config) -> None:
+        codes = self.languages(config).tokens() if self.languages is not None else []
+        names = [str(tokens.get(name)) for name in ("bos_token", "pad_token", "eos_token", "unk_token")]
+        front = [Piece(text, 0.0, PieceType.CONTROL) for text in names[:3]] + [Piece(names[3], 0.0, PieceType.UNKNOWN)]
+        rest = [piece for piece in model.pieces if piece.type not in (PieceType.CONTROL, PieceType.UNKNOWN)]
+        model.pieces = front + rest + [Piece(code, 0.0, PieceType.CONTROL) for code in codes]
+        model.unk_id = 3
+        mask = tokens.get("mask_token")
+        if mask is not None and all(piece.text != mask for piece in rest):
+            model.pieces.append(Piece(mask, 0.0, PieceType.CONTROL))
+
+
+def vocab_json_layout(model: SentencePieceModel, path: Path, tokens: Tokens, config: Config) -> None:
+    """Marian and M2M-100 keep the ids in vocab.json, which also holds the pieces of the other language."""
+    own = path.with_name("target_vocab.json")  # of two vocabularies, the target's
+    vocab = own if path.name == "target.spm" and own.is_file() else path.with_name("vocab.json")
+    if not vocab.is_file():
+        raise TokenizerError(f"{path.parent} has {path.name} but no vocab.json, where its family keeps the ids.")
+    ids, unknown = read_ids(vocab), str(tokens.get("unk_token"))
+    if unknown not in ids:
+        raise TokenizerError(f"vocab.json has no unknown token {unknown}, so it does not belong to this model.")
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise TokenizerError("vocab.json skips an id. The file is damaged; download it again.")
+    known = {piece.text: piece for piece in model.pieces if piece.type is PieceType.NORMAL}
+    model.pieces = [
+        Piece(text, 0.0, PieceType.UNKNOWN) if text == unknown else known.get(text, Piece(text, 0.0, PieceType.UNUSED))
+        for text in sorted(ids, key=ids.__getitem__)
+    ]
+    model.unk_id = ids[unknown]
+
+
+def pegasus_layout(model: SentencePieceModel, path: Path, tokens: Tokens, config: Config) -> None:
+    """Pegasus puts its two masks and a hundred unused tokens between the end token and the pieces."""
+    offset, sentence = int(config.get("offset", 103)), content_of(config.get("mask_token_sent", "<mask_1>"))
+    names = [tokens.get("pad_token"), tokens.get("eos_token")]
+    if sentence is not None:  # without it (BigBird-Pegasus) the other mask is a piece like any other
+        names += [sentence, tokens.get("mask_token")]
+    front = [Piece(name, 0.0, PieceType.CONTROL) for name in names if name is not None]
+    front += [Piece(f"<unk_{n}>", 0.0, PieceType.CONTROL) for n in range(2, offset)]
+    model.pieces = front + model.pieces[2:]  # the file's own first two are padding and the end
+    model.unk_id += len(front) - 2
+    if [piece.text for piece in front[:2]] != names[:2] or model.pieces[model.unk_id].type is not PieceType.UNKNOWN:
+        raise TokenizerError("A Pegasus model file starts with padding, the end token and the unknown token.")
+
+
+# ---- text steps before
+
+
+@dataclass(frozen=True)
+class CleaningNormalizers:
+    """Quotes, accents and case, as ALBERT and XLNet treat them; `lowercase` where the configuration is silent."""
+
+    lowercase: bool
+
+    def __call__(self, config: Config) -> list[normalizers.Normalizer]:
+        steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        if not config.get("keep_accents", False):
+            steps += [normalizers.NFKD(), normalizers.StripAccents()]
+        if config.get("do_lower_case", self.lowercase):
+            steps.append(normalizers.Lowercase())
+        return steps
+
+
+def deberta_normalizers(config: Config) -> list[normalizers.Normalizer]:
+    if config.get("split_by_punct", False):
+        raise TokenizerError("split_by_punct = true, which cuts texts at punctuation first, is not implemented")
+    return [normalizers.Lowercase()] if config.get("do_lower_case", False) else []
+
+
+# ---- tokens after the pieces
+
+
+def add_extra_ids(backend: tokenizers.Tokenizer, tokens: Tokens, config: Config) -> None:
+    """T5's sentinels; the first extra id is the last of the vocabulary."""
+    count = config.get("extra_ids", 100)
+    if not isinstance(count, int) or count < 0:
+        raise TokenizerError(f"extra_ids in tokenizer_config.json is {count!r}; it is a number of tokens.")
+    names = [f"<extra_id_{n}>" for n in reversed(range(count))]
+    backend.add_special_tokens([name for name in names if backend.token_to_id(name) is None])
+
+
+def add_mask(backend: tokenizers.Tokenizer, tokens: Tokens, config: Config) -> None:
+    mask = tokens.get("mask_token")
+    backend.add_special_tokens([mask] if mask is not None and backend.token_to_id(mask) is None else [])
+
+
+@dataclass(frozen=True)
+class AddLanguageCodes:
+    """M2M-100's codes come after the pieces."""
+
+    languages: Callable[[Config], Languages]
+
+    def __call__(self, backend: tokenizers.Tokenizer, tokens: Tokens, config: Config) -> None:
+        backend.add_special_tokens(self.languages(config).tokens())
+
+
+def add_target_codes(backend: tokenizers.Tokenizer, tokens: Tokens, config: Config) -> None:
+    """Marian's `>>fra<<` before a text says which language to write; such codes are never split."""
+    codes = [token for token in backend.get_vocab() if re.fullmatch(">>.+<<", token)]
+    backend.add_tokens([AddedToken(code, normalized=False) for code in sorted(codes)])
