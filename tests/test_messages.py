@@ -51,9 +51,9 @@ def test_a_message_is_its_english_and_knows_its_chinese():
 
 
 def test_lists_have_the_commas_of_their_language():
-    message = say("studio.saved_as", kinds=["html", "json", "csv"])
-    assert message == "A finding is saved as html, json, csv."
-    assert message.chinese == "一个发现可以保存为 html、json、csv。"
+    message = say("schema.one_of", choices=["html", "json", "csv"])
+    assert message == "one of html, json, csv"
+    assert message.chinese == "html、json、csv 之一"
 
 
 def test_a_text_without_a_key_is_framed():

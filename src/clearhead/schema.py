@@ -15,9 +15,11 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from clearhead.errors import InputError, did_you_mean
+from clearhead.messages import say
 
 LARGEST = 2**63  # a number of more than 64 bits is a mistake
 LINE = 60  # characters of a value in a message
@@ -94,8 +96,9 @@ class Field:
         expected = (not wrong.path and self.expected) or wrong.expected
         near = did_you_mean(wrong.value, map(str, self.choices)) if isinstance(wrong.value, str) else ""
         hint = f" {self.hint}" if self.hint else ""
-        sentence = wrong.sentence or f"{self.name}{wrong.path} is {shown(wrong.value)}; it must be {expected}."
-        raise error(f"{sentence}{hint}{near}") from None
+        name, value = f"{self.name}{wrong.path}", shown(wrong.value)
+        sentence = wrong.sentence or say("schema.wrong", name=name, value=value, expected=expected)
+        raise error(say("schema.with_hints", sentence=sentence, hint=hint, near=near)) from None
 
     @property
     def kind(self) -> str:
@@ -163,7 +166,8 @@ def check_names(names: Iterable[Any], known: Iterable[str], whose: str, error: M
     known = list(known)
     for name in names:
         if name not in known:
-            raise error(f"{whose} {shown(name)}.{did_you_mean(str(name)[:LINE], known)}")
+            near = did_you_mean(str(name)[:LINE], known)
+            raise error(say("schema.unknown_name", whose=whose, name=shown(name), near=near))
 
 
 def build(cls: type[T], table: Mapping[str, Any], *, spelled: bool = False, error: MakeError = InputError) -> T:
@@ -176,7 +180,7 @@ def _build(cls: Any, table: Mapping[str, Any], path: str, spelled: bool, error: 
     for key in table:
         if key not in known:
             near = did_you_mean(str(key)[:LINE], known)
-            raise error(f"unknown key {shown(f'{path}{key}')}.{near} There is: {', '.join(sorted(known))}.")
+            raise error(say("schema.unknown_key", name=shown(f"{path}{key}"), near=near, known=sorted(known)))
     values = {}
     for key, value in table.items():
         field = dataclasses.replace(known[key], name=path + key)
@@ -216,7 +220,7 @@ def _read_as(value: Any, hint: Any, field: Field, spelled: bool) -> Any:
     if origin is bool:
         word = value.strip().lower() if spelled and isinstance(value, str) else None
         if not isinstance(value, bool) and word not in (*_YES, *_NO):
-            raise Mismatch(value, "true or false")
+            raise Mismatch(value, say("schema.bool"))
         return value if isinstance(value, bool) else word in _YES
     if origin is str:
         return _text(value, field)
@@ -268,13 +272,10 @@ def _text(value: Any, field: Field) -> str:
     if not isinstance(value, str):
         raise Mismatch(value, _words(str, field))
     if field.longest is not None and len(value) > field.longest:
-        raise Mismatch(
-            value, sentence=f"{field.name} has {len(value):,} characters; {field.longest:,} are the most. Shorten it."
-        )
+        sentence = say("schema.too_long", name=field.name, count=len(value), most=field.longest)
+        raise Mismatch(value, sentence=sentence)
     if not value.isascii() and value.encode(errors="replace") != value.encode(errors="surrogatepass"):
-        raise Mismatch(
-            value, sentence=f"{field.name} holds half a character (a lone surrogate), which is no text: {shown(value)}."
-        )
+        raise Mismatch(value, sentence=say("schema.half_character", name=field.name, value=shown(value)))
     return value
 
 
@@ -282,7 +283,8 @@ def _list(value: Any, hint: Any, field: Field, spelled: bool) -> list[Any] | tup
     if not isinstance(value, list | tuple):
         raise Mismatch(value, _words(hint, field))
     if field.longest is not None and len(value) > field.longest:
-        raise Mismatch(value, sentence=f"{field.name} holds {len(value):,} values; {field.longest:,} are the most.")
+        sentence = say("schema.too_many", name=field.name, count=len(value), most=field.longest)
+        raise Mismatch(value, sentence=sentence)
     inner = get_args(hint) or (Any,)
     if get_origin(hint) is tuple and inner[-1] is not ...:
         if len(value) != len(inner):
@@ -328,7 +330,8 @@ def _kind(hint: Any) -> str:
 
 
 def _words(hint: Any, field: Field) -> str:
-    return " or ".join(dict.fromkeys(_word(part, field) for part in _alternatives(hint)))
+    words = list(dict.fromkeys(_word(part, field) for part in _alternatives(hint)))
+    return reduce(lambda first, second: say("errors.or", first=first, second=second), words)
 
 
 def _word(hint: Any, field: Field) -> str:
@@ -336,45 +339,44 @@ def _word(hint: Any, field: Field) -> str:
     if origin is Literal:
         return _listed(inner)
     if origin in (int, float):
-        return ("a whole number" if origin is int else "a number") + _bounds(field)
+        return say("schema.int" if origin is int else "schema.float", bounds=_bounds(field))
     if _is_list(hint):
         if origin is tuple and inner and inner[-1] is not ...:
-            return f"a list of {len(inner)}: {', '.join(_word(part, field) for part in inner)}"
-        return f"a list of {_plural(inner[0], field)}" if inner else "a list"
-    words = {str: "a text", bool: "true or false", type(None): "null", dict: "a table", Mapping: "a table"}
-    if dataclasses.is_dataclass(origin):
-        return "a table"
-    return words.get(origin) or str(getattr(origin, "__name__", origin))
+            return say("schema.list_of_parts", count=len(inner), items=[_word(part, field) for part in inner])
+        return say("schema.list_of", items=_plural(inner[0], field)) if inner else say("schema.list")
+    if origin in (dict, Mapping) or dataclasses.is_dataclass(origin):
+        return say("schema.table")
+    if origin in (str, bool, type(None)):
+        return say({str: "schema.text", bool: "schema.bool"}.get(origin, "schema.null"))
+    return str(getattr(origin, "__name__", origin))
 
 
 def _listed(choices: Sequence[Any]) -> str:
     names = [str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in choices]
-    return f"one of {', '.join(names)}" if len(names) > 1 else names[0]
+    return say("schema.one_of", choices=names) if len(names) > 1 else names[0]
 
 
 def _plural(hint: Any, field: Field) -> str:
     origin = get_origin(hint) or hint
     if _is_list(hint) and get_args(hint):
-        return f"lists of {_plural(get_args(hint)[0], field)}"
-    plurals = {int: "whole numbers", float: "numbers", str: "texts", dict: "tables", Any: "values"}
-    words = plurals.get(origin) or _words(hint, field)
-    return words + (_bounds(field) if origin in (int, float) else "")
+        return say("schema.lists_of", items=_plural(get_args(hint)[0], field))
+    if origin in (int, float):
+        return say("schema.ints" if origin is int else "schema.floats", bounds=_bounds(field))
+    plurals = {str: "schema.texts", dict: "schema.tables", Any: "schema.values"}
+    return say(plurals[origin]) if origin in plurals else _words(hint, field)
 
 
 def _bounds(field: Field) -> str:
-    least, most, above, below = (_plain(n) for n in (field.least, field.most, field.above, field.below))
-    if least and most:
-        return f" from {least} to {most}"
-    if least and below:
-        return f" from {least} to below {below}"
-    low = f" of at least {least}" if least else f" above {above}" if above else ""
-    high = f" at most {most}" if most else f" below {below}" if below else ""
-    return f"{low} and{high}" if low and high else low or (f" of{high}" if most else high)
+    names = tuple(name for name in ("least", "above", "most", "below") if getattr(field, name) is not None)
+    keys = {
+        (): "", ("least",): "at_least", ("above",): "above", ("most",): "at_most", ("below",): "below",
+        ("least", "most"): "from_to", ("least", "below"): "from_to_below", ("above", "most"): "above_to",
+        ("above", "below"): "between",
+    }  # fmt: skip
+    return say(f"schema.{keys[names]}", **{name: _plain(getattr(field, name)) for name in names}) if names else ""
 
 
-def _plain(number: float | None) -> str:
-    if number is None:
-        return ""
+def _plain(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) or abs(number) >= 1e-4 or not number else f"{number:f}".rstrip("0")
 
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 
-from clearhead.server.guard import Place
+from clearhead.server.guard import ServerAddress
+from clearhead.server.start import listen
 from clearhead.studio.app import Studio
 from clearhead.studio.runs import Runs
 from clearhead.studio.screenshots import CHROMIUM
-from clearhead.studio.serve import listen
 from tests.explain.samples import small
 
 # Every visible text with its contrast against what lies behind it, as WCAG counts; those below what AA asks for.
@@ -67,7 +67,9 @@ def studio(tmp_path_factory):
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     made = Studio(
-        [str(folder / "words"), str(folder / "both")], runs=Runs(folder / "runs"), place=Place("127.0.0.1", port)
+        [str(folder / "words"), str(folder / "both")],
+        runs=Runs(folder / "runs"),
+        address=ServerAddress("127.0.0.1", port),
     )
     made.runs_folder = folder / "runs"
     made.address = f"http://127.0.0.1:{port}"
@@ -77,7 +79,7 @@ def studio(tmp_path_factory):
     while not server.started:
         time.sleep(0.02)
     yield made
-    made.desk.cancel_all()
+    made.jobs.cancel_all()
     server.should_exit = True
     thread.join(timeout=10)
     listener.close()

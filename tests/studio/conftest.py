@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-pytest.importorskip("fastapi")
+pytest.importorskip("starlette")
 
 import uvicorn
 from starlette.testclient import TestClient
 
-from clearhead.server.guard import Place
+from clearhead.server.guard import ServerAddress
+from clearhead.server.start import listen
 from clearhead.studio.app import Studio
-from clearhead.studio.serve import listen
 
 HOME = "http://127.0.0.1:8421"
 
@@ -44,7 +44,7 @@ def served():
     """A studio behind a real socket: (studio, a function that opens a connection and sends a request)."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    studio = Studio(place=Place("127.0.0.1", port))
+    studio = Studio(address=ServerAddress("127.0.0.1", port))
     server = uvicorn.Server(uvicorn.Config(studio.app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
@@ -61,7 +61,7 @@ def served():
     yield studio, send
     for connection in opened:
         connection.close()
-    studio.desk.cancel_all()
+    studio.jobs.cancel_all()
     server.should_exit = True
     thread.join(10)
     listener.close()

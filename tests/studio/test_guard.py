@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from clearhead.server import guard
-from clearhead.server.guard import Guard, Place, is_loopback
+from clearhead.server.guard import Guard, ServerAddress, is_loopback
 from clearhead.studio.app import Studio
 from tests.studio.conftest import HOME, client_of
 
@@ -30,19 +30,19 @@ ASK = {"model": "random-gpt2", "question": "next-token", "text": "The robot"}
     ],
 )
 def test_a_foreign_host_is_refused(page, host, known):
-    assert Place("127.0.0.1", 8421).knows(host) is known
+    assert ServerAddress("127.0.0.1", 8421).accepts_host(host) is known
     answer = page.get("/api/state", headers={"host": host})
     assert answer.status_code == (200 if known else 421)
     assert known or "address" in answer.json()["error"]["message"]
 
 
 def test_hosts_of_a_server_for_all_addresses():
-    place = Place("0.0.0.0", 8421, "secret")
-    assert place.knows("10.0.0.7:8421")
-    assert place.knows("localhost:8421")
-    assert not place.knows("evil.example:8421")
-    assert Place("192.168.1.2", 80).knows("192.168.1.2")  # browsers leave port 80 out
-    assert not Place("192.168.1.2", 8421).knows("127.0.0.1:8421")
+    address = ServerAddress("0.0.0.0", 8421, "secret")
+    assert address.accepts_host("10.0.0.7:8421")
+    assert address.accepts_host("localhost:8421")
+    assert not address.accepts_host("evil.example:8421")
+    assert ServerAddress("192.168.1.2", 80).accepts_host("192.168.1.2")  # browsers leave port 80 out
+    assert not ServerAddress("192.168.1.2", 8421).accepts_host("127.0.0.1:8421")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_every_answer_carries_the_rules_for_browsers(page):
 
 @pytest.fixture(scope="module")
 def abroad():
-    return Studio(place=Place("0.0.0.0", 8421, "right-token"))
+    return Studio(address=ServerAddress("0.0.0.0", 8421, "right-token"))
 
 
 def test_without_the_token_nothing_is_told(abroad):
@@ -196,14 +196,14 @@ async def echo(scope, receive, send):
 
 
 def test_a_body_that_says_it_is_long_is_not_read():
-    app = Guard(echo, Place("127.0.0.1", 8421), body=100)
+    app = Guard(echo, ServerAddress("127.0.0.1", 8421), max_body=100)
     assert run(app, {"content-length": "101"}, []) == (413, 0)
     assert run(app, {"content-length": "9" * 5000}, []) == (413, 0)
     assert run(app, {"content-length": "-1"}, []) == (413, 0)
 
 
 def test_a_body_in_pieces_is_read_up_to_the_limit():
-    app = Guard(echo, Place("127.0.0.1", 8421), body=100)
+    app = Guard(echo, ServerAddress("127.0.0.1", 8421), max_body=100)
     piece = {"type": "http.request", "body": b"x" * 60, "more_body": True}
     assert run(app, {}, [piece] * 50) == (413, 2)
     assert run(app, {}, [piece, {"type": "http.request", "body": b"x" * 39}]) == (299, 2)
@@ -211,7 +211,7 @@ def test_a_body_in_pieces_is_read_up_to_the_limit():
 
 def test_a_body_that_never_comes_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.05)
-    app = Guard(echo, Place("127.0.0.1", 8421))
+    app = Guard(echo, ServerAddress("127.0.0.1", 8421))
     assert run(app, {}, [{"type": "http.request", "body": b"{", "more_body": True}])[0] == 408
     assert run(app, {}, [{"type": "http.disconnect"}])[0] == 400
 

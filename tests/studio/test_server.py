@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ import clearhead as ch
 from clearhead import zoo
 from clearhead.explain.questions import QUESTIONS, Question
 from clearhead.server.limits import Limits
-from clearhead.studio.app import OPTIONS, Studio
+from clearhead.studio.app import Studio
+from clearhead.studio.requests import OPTIONS
 from clearhead.studio.shell import FOLDERS
 from tests.studio.conftest import client_of, events_of
 
+GENERATE = {"model": "random-gpt2", "text": "The robot"}
 ASK = {"model": "random-gpt2", "question": "next-token", "text": "The robot said"}
 FEW = {"max_examples": 60, "deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
@@ -69,7 +72,7 @@ def test_no_path_leads_out(page, path):
 
 def test_state(page, studio):
     state = page.get("/api/state").json()
-    assert set(state) == {"version", "models", "questions", "limits", "runs", "hub"}
+    assert set(state) - {"zh"} == {"version", "models", "questions", "options", "limits", "runs", "hub"}
     assert state["version"] == ch.__version__
     assert (state["runs"], state["hub"]) == (False, False)
     found = {model["name"]: model for model in state["models"]}
@@ -148,7 +151,7 @@ def test_every_question_streams_to_its_end(page):
             assert last["finding"]["kind"] == question.kind
 
 
-def test_a_second_model_is_taken_from_the_shelf(page):
+def test_a_second_model_is_taken_from_the_store(page):
     asked = {"model": "random-gpt2", "question": "similarity", "text": "The robot said\nI will obey\nNo, never"}
     last = events_of(page.post("/api/ask", json={**asked, "params": {"other": "random-gpt2"}}))[-1]
     assert last["event"] == "finding", last
@@ -160,7 +163,8 @@ def test_a_question_that_does_not_fit_is_refused_in_the_stream(page):
     reasons = page.get("/api/models/random-gpt2").json()["questions"]
     name, reason = next((name, reason) for name, reason in reasons.items() if reason is not None)
     last = events_of(page.post("/api/ask", json={**ASK, "question": name}))[-1]
-    assert last == {"event": "error", "error": {"message": reason}}
+    assert last["event"] == "error"
+    assert last["error"]["message"] == reason
 
 
 @pytest.mark.parametrize(
@@ -168,7 +172,7 @@ def test_a_question_that_does_not_fit_is_refused_in_the_stream(page):
     [
         ({"model": 3}, "model"), ({"model": None}, "model"), ({"model": ["random-gpt2"]}, "model"),
         ({"question": 3}, "question"), ({"question": None}, "question"), ({"question": "atention"}, "attention"),
-        ({"text": 3}, "text"), ({"text": None}, "null"), ({"text": ["a"]}, "list"), ({"text": {}}, "table"),
+        ({"text": 3}, "text"), ({"text": None}, "a text"), ({"text": ["a"]}, "a text"), ({"text": {}}, "a text"),
         ({"text": "x" * 20_001}, "20,000"), ({"text": "\ud800"}, "half a character"), ({"second": 5}, "second"),
         ({"second": "x" * 20_001}, "20,000"), ({"params": []}, "params"), ({"params": "k"}, "params"),
         ({"params": {"k": "many"}}, "k"), ({"params": {"k": 10**30}}, "k"), ({"params": {"k": {}}}, "k"),
@@ -206,6 +210,36 @@ def test_too_many_tokens_and_too_large_answers_are_refused():
         assert "tokens" not in str(events_of(client.post("/api/ask", json=asked))[-1])
         last = events_of(client.post("/api/ask", json={**ASK, "question": "attention"}))[-1]
         assert "MiB" in last["error"]["message"]
+
+
+HAN = re.compile(r"[\u4e00-\u9fff]")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "key", "han"),
+    [
+        ("/api/ask", {**ASK, "text": 3}, "schema.with_hints", "它必须是一段文本"),
+        ("/api/ask", {**ASK, "extra": 3}, "schema.unknown_name", "但没有 'extra'"),
+        ("/api/ask", {**ASK, "model": "random-gpt"}, "server.unknown_model", "这里没有模型 'random-gpt'"),
+        ("/api/ask", {**ASK, "model": "openai-community/gpt2"}, "server.hub_not_allowed", "--allow-hub"),
+        ("/api/generate", {**GENERATE, "options": {"num_beams": 99}}, "schema.with_hints", "从 1 到 10"),
+        ("/api/generate", {**GENERATE, "options": {"wether": 1}}, "schema.unknown_name", "页面不能设置 'wether'"),
+        ("/api/page", {**ASK, "as": "exe"}, "schema.with_hints", "html、json、csv 之一"),
+        ("/api/nothing", {}, "server.nothing_here", "什么也没有"),
+        ("/api/state", {}, "server.other_method", "另一种方式"),
+    ],
+)
+def test_errors_have_both_languages(page, path, body, key, han):
+    error = page.post(path, json=body).json()["error"]
+    assert error["key"] == key
+    assert han in error["zh"]
+    assert not HAN.search(error["message"])
+
+
+def test_errors_in_a_stream_have_both_languages(page):
+    last = events_of(page.post("/api/ask", json={**ASK, "text": "The robot " * 600}))[-1]
+    assert last["error"]["key"] == "studio.too_many_tokens"
+    assert "512" in last["error"]["zh"] and HAN.search(last["error"]["zh"])
 
 
 def test_a_mistake_of_ours_becomes_words_and_no_trace(page, monkeypatch):

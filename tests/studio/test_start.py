@@ -11,9 +11,10 @@ import urllib.request
 
 import pytest
 
+from clearhead.cli import studio as cli
 from clearhead.errors import InputError
-from clearhead.server.guard import Place
-from clearhead.studio import serve
+from clearhead.server import start
+from clearhead.server.guard import ServerAddress
 
 
 def run(*words, code="from clearhead.cli import main; main()", **more):
@@ -41,33 +42,33 @@ def test_it_says_its_address_answers_and_ends_at_once(patience):
 
 
 def test_beyond_this_machine_the_address_has_a_token():
-    token = serve.token_for("0.0.0.0")
+    token = start.token_for("0.0.0.0")
     assert len(token) > 20
-    assert token != serve.token_for("0.0.0.0")
-    assert serve.token_for("127.0.0.1") is None
-    assert Place("192.168.0.2", 8421, token).url == f"http://192.168.0.2:8421/?token={token}"
-    assert Place("::1", 8421).url == "http://[::1]:8421/"
+    assert token != start.token_for("0.0.0.0")
+    assert start.token_for("127.0.0.1") is None
+    assert ServerAddress("192.168.0.2", 8421, token).url == f"http://192.168.0.2:8421/?token={token}"
+    assert ServerAddress("::1", 8421).url == "http://[::1]:8421/"
 
 
 def test_ports():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"Port {port} is taken"):
-            serve.listen("127.0.0.1", port)
-    first, second = serve.listen("127.0.0.1", None), serve.listen("127.0.0.1", None)
+            start.listen("127.0.0.1", port)
+    first, second = start.listen("127.0.0.1", None), start.listen("127.0.0.1", None)
     try:
-        assert second.getsockname()[1] > first.getsockname()[1] >= serve.PORT
+        assert second.getsockname()[1] > first.getsockname()[1] >= start.PORT
     finally:
         first.close()
         second.close()
     with pytest.raises(InputError, match="not an address"):
-        serve.listen("no.such.host.invalid", None)
+        start.listen("no.such.host.invalid", None)
     with pytest.raises(InputError, match="cannot listen"):
-        serve.listen("203.0.113.7", None)  # an address of nobody
+        start.listen("203.0.113.7", None)  # an address of nobody
 
 
 def test_what_is_missing_is_named():
-    process = run("studio", code="sys.modules['fastapi'] = None; from clearhead.cli import main; main()")
+    process = run("studio", code="sys.modules['starlette'] = None; from clearhead.cli import main; main()")
     _, told = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "pip install 'clearhead[studio]'" in told
@@ -82,9 +83,9 @@ def test_wrong_words_are_said_before_anything_is_opened(tmp_path):
 
 
 def test_a_browser_is_opened_only_where_it_could_be_seen(monkeypatch):
-    monkeypatch.setattr(serve.sys, "platform", "linux")
+    monkeypatch.setattr(cli.sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    assert not serve.has_display()
+    assert not cli.has_display()
     monkeypatch.setenv("DISPLAY", ":0")
-    assert serve.has_display()
+    assert cli.has_display()

@@ -11,10 +11,12 @@ import clearhead as ch
 from clearhead.explain.questions import QUESTIONS, Question
 from clearhead.nn import trace
 from clearhead.nn.tracing import is_tracing
-from clearhead.server.jobs import BusyError, CancelledError, Desk, Job
+from clearhead.server.errors import BusyError, UnknownModelError
+from clearhead.server.jobs import CancelledError, Job, JobQueue
 from clearhead.server.limits import Limits
-from clearhead.server.model_store import Shelf, UnknownModelError
+from clearhead.server.model_store import ModelStore
 from clearhead.studio.app import Studio
+from clearhead.studio.requests import GenerateRequest
 from tests.studio.conftest import client_of, events_of, until
 
 TEXT = "The robot said"
@@ -38,7 +40,7 @@ def asked(question="endless", **more):
 
 
 def jobs(studio):
-    return len(studio.desk._jobs)
+    return len(studio.jobs._jobs)
 
 
 # ---- cancelling
@@ -54,7 +56,7 @@ def test_closing_the_connection_stops_the_work(served, monkeypatch):
     answer.close()  # the reader goes away
     until(lambda: jobs(studio) == 0)
     done = len(passes)
-    assert studio.desk._running == 0
+    assert studio.jobs._running == 0
     threading.Event().wait(0.1)
     assert len(passes) == done
 
@@ -101,7 +103,7 @@ def test_watching_changes_no_number(name):
 def test_closing_the_connection_stops_a_text_between_tokens(served, monkeypatch):
     studio, send = served
     calls = []
-    pipe = studio.shelf.get("random-gpt2")
+    pipe = studio.models.get("random-gpt2")
     real = pipe.model.stack.forward
 
     def counted(*args, **more):
@@ -121,7 +123,7 @@ def test_closing_the_connection_stops_a_text_between_tokens(served, monkeypatch)
 def test_a_search_stops_too(monkeypatch):
     """Nothing comes out of a beam search before its end: the model itself is asked before each pass."""
     studio = Studio()
-    pipe = studio.shelf.get("random-gpt2")
+    pipe = studio.models.get("random-gpt2")
     calls, told = [], []
     real = pipe.model.stack.forward
 
@@ -139,7 +141,9 @@ def test_a_search_stops_too(monkeypatch):
         ended.set() if event is None else told.append(event["event"])
 
     ready = threading.Event()
-    job = studio.desk.start(lambda job: ready.wait() and studio.write("random-gpt2", TEXT, options, job), tell)
+    job = studio.jobs.start(
+        lambda job: ready.wait() and studio.generate(GenerateRequest("random-gpt2", TEXT, options), job), tell
+    )
     ready.set()
     assert ended.wait(20)
     assert len(calls) == 5
@@ -147,10 +151,10 @@ def test_a_search_stops_too(monkeypatch):
     assert "error" not in told
 
 
-def test_a_model_of_the_shelf_asks_before_each_pass():
+def test_a_model_in_the_store_asks_before_each_pass():
     """So that a text stops even while nothing of it can be shown (special tokens, half a character)."""
     studio = Studio()
-    pipe = studio.shelf.get("random-gpt2")
+    pipe = studio.models.get("random-gpt2")
     told, ended = [], threading.Event()
 
     def work(job):
@@ -158,7 +162,7 @@ def test_a_model_of_the_shelf_asks_before_each_pass():
         job.cancel()
         told.append(pipe.generate(TEXT, max_new_tokens=1))
 
-    studio.desk.start(work, lambda event: event is None and ended.set())
+    studio.jobs.start(work, lambda event: event is None and ended.set())
     assert ended.wait(20)
     assert len(told) == 1
 
@@ -169,7 +173,7 @@ def test_a_server_that_ends_stops_everything(served, monkeypatch):
     monkeypatch.setitem(QUESTIONS, "endless", slow_question(passes))
     answer = send("/api/ask", asked())
     until(lambda: passes)
-    studio.desk.cancel_all()
+    studio.jobs.cancel_all()
     until(lambda: jobs(studio) == 0)
     assert [json.loads(line)["event"] for line in answer.read().splitlines()].count("error") == 0
 
@@ -186,7 +190,7 @@ def test_a_second_tab_is_answered_while_the_first_computes(served, monkeypatch):
     second = [json.loads(line) for line in send("/api/ask", asked("next-token")).read().splitlines()]
     assert second[-1]["event"] == "finding"
     assert jobs(studio) == 1
-    connection = http.client.HTTPConnection("127.0.0.1", studio.place.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", studio.address.port, timeout=30)
     connection.request("GET", "/api/state")
     assert connection.getresponse().status == 200
     connection.close()
@@ -194,28 +198,28 @@ def test_a_second_tab_is_answered_while_the_first_computes(served, monkeypatch):
 
 
 def test_who_comes_too_many_waits_for_a_turn_and_is_told():
-    desk = Desk(Limits(at_once=1, waiting=2))
+    queue = JobQueue(Limits(at_once=1, waiting=2))
     hold, told, ended = threading.Event(), [], threading.Event()
 
     def work(job):
-        with desk.turn(job):
+        with queue.turn(job):
             hold.wait(20)
 
-    first = desk.start(work, lambda event: None)
-    until(lambda: desk._running == 1)
-    second = desk.start(work, lambda event: ended.set() if event is None else told.append(event))
+    first = queue.start(work, lambda event: None)
+    until(lambda: queue._running == 1)
+    second = queue.start(work, lambda event: ended.set() if event is None else told.append(event))
     until(lambda: told)
-    third = desk.start(work, lambda event: None)
-    until(lambda: len(desk._waiting) == 2)
+    third = queue.start(work, lambda event: None)
+    until(lambda: len(queue._waiting) == 2)
     with pytest.raises(BusyError, match="too many"):
-        desk.start(work, lambda event: None)
+        queue.start(work, lambda event: None)
     assert told == [{"event": "progress", "stage": "waiting", "ahead": 0}]
     third.cancel()  # who waits can leave
-    until(lambda: len(desk._waiting) == 1)
+    until(lambda: len(queue._waiting) == 1)
     hold.set()
     assert ended.wait(20)
-    until(lambda: not desk._jobs)
-    assert desk._running == 0
+    until(lambda: not queue._jobs)
+    assert queue._running == 0
     assert first is not second
 
 
@@ -269,7 +273,7 @@ def test_a_trace_slows_no_other_thread():
     assert seen == [False]
 
 
-# ---- the shelf
+# ---- the model store
 
 
 def test_two_who_ask_for_a_model_get_the_same_one(monkeypatch):
@@ -283,9 +287,9 @@ def test_two_who_ask_for_a_model_get_the_same_one(monkeypatch):
         return real(where)
 
     monkeypatch.setattr(pipeline, "load", load)
-    shelf, got, waited = Shelf(), [], []
+    store, got, waited = ModelStore(), [], []
     threads = [
-        threading.Thread(target=lambda: got.append(shelf.get("random-gpt2", begins=lambda: waited.append(1))))
+        threading.Thread(target=lambda: got.append(store.get("random-gpt2", on_wait=lambda: waited.append(1))))
         for _ in range(4)
     ]
     for thread in threads:
@@ -308,17 +312,17 @@ def test_who_waits_for_a_model_can_leave(monkeypatch):
         raise CancelledError
 
     with pytest.raises(CancelledError):
-        Shelf().get("random-gpt2", leave)
+        ModelStore().get("random-gpt2", leave)
     hold.set()
 
 
 def test_only_the_last_few_models_are_kept():
-    shelf = Shelf(keep=2)
+    store = ModelStore(max_loaded=2)
     names = ["translate-en-de", "random-gpt2", "translate-en-fr"]
     for name in names:
-        shelf.get(name)
-    assert {facts["name"] for facts in shelf.listing() if facts["loaded"]} == set(names[1:])
-    little = Shelf(keep_bytes=1)
+        store.get(name)
+    assert {facts["name"] for facts in store.listing() if facts["loaded"]} == set(names[1:])
+    little = ModelStore(max_bytes=1)
     for name in names[:2]:
         little.get(name)
     assert [facts["name"] for facts in little.listing() if facts["loaded"]] == ["random-gpt2"]
@@ -327,20 +331,20 @@ def test_only_the_last_few_models_are_kept():
 def test_folders_have_names_and_no_paths(tmp_path):
     for folder in (tmp_path / "mine", tmp_path / "runs" / "mine" / "model"):
         ch.load("random-gpt2").save(folder)
-    shelf = Shelf([str(tmp_path / "mine"), str(tmp_path / "runs" / "mine" / "model"), str(tmp_path / "mine")])
-    mine = [facts for facts in shelf.listing() if facts["source"] == "folder"]
+    store = ModelStore([str(tmp_path / "mine"), str(tmp_path / "runs" / "mine" / "model"), str(tmp_path / "mine")])
+    mine = [facts for facts in store.listing() if facts["source"] == "folder"]
     assert [facts["name"] for facts in mine] == ["mine", "mine-2"]
     assert [facts["parameters"] for facts in mine] == [242_048, 242_048]
-    assert str(tmp_path) not in json.dumps(shelf.listing())
-    assert shelf.first() == "mine"
-    pipe = shelf.get("mine-2")
+    assert str(tmp_path) not in json.dumps(store.listing())
+    assert store.first() == "mine"
+    pipe = store.get("mine-2")
     assert pipe.name == "mine-2"
     # No thread will have to move them while another reads.
     assert all(m.weight.is_contiguous() for m in pipe.model.modules() if isinstance(m, torch.nn.Linear))
     assert not all(m.weight.is_contiguous() for m in ch.load(tmp_path / "mine").model.modules() if hasattr(m, "weight"))
     for path in (str(tmp_path / "mine"), "./mine", "../mine", "mine/"):
         with pytest.raises(UnknownModelError):
-            shelf.get(path)
+            store.get(path)
     with client_of(Studio([str(tmp_path / "mine")])) as client:
         assert str(tmp_path) not in client.get("/api/models/mine").text
         assert str(tmp_path) not in client.post("/api/ask", json={**asked("attention"), "model": "mine"}).text
@@ -349,26 +353,26 @@ def test_folders_have_names_and_no_paths(tmp_path):
 def test_a_folder_that_is_no_model_is_said_at_the_start(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ch.errors.CheckpointError, match=r"config\.json"):
-        Shelf([str(tmp_path / "empty")])
+        ModelStore([str(tmp_path / "empty")])
     with pytest.raises(ch.errors.InputError, match="no folder"):
-        Shelf([str(tmp_path / "missing")])
+        ModelStore([str(tmp_path / "missing")])
 
 
 def test_ids_from_the_page_reach_the_hub_only_if_allowed_and_never_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ch.load("random-gpt2").save(tmp_path / "someone" / "model")
     with pytest.raises(UnknownModelError, match="allow-hub"):
-        Shelf().get("someone/model")
-    open_to_all = Shelf(hub=True)
+        ModelStore().get("someone/model")
+    open_to_all = ModelStore(allow_hub=True)
     with pytest.raises(UnknownModelError, match="folder"):
         open_to_all.get("someone/model")
     before = open_to_all.names
     with pytest.raises(ch.errors.CheckpointError):  # there is no network here
         open_to_all.get("someone/else")
     assert open_to_all.names == before  # an id that cannot be loaded leaves nothing behind
-    named = Shelf(["openai-community/gpt2"])
+    named = ModelStore(["openai-community/gpt2"])
     assert named.listing()[0]["source"] == "hub"
-    with client_of(Studio(hub=True)) as client:
+    with client_of(Studio(allow_hub=True)) as client:
         last = events_of(client.post("/api/ask", json={**asked("next-token"), "model": "someone/else"}))[-1]
         assert last["event"] == "error"
         assert "hub" in last["error"]["message"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import webbrowser
 from typing import Annotated
 
 import typer
@@ -43,31 +44,42 @@ def command(
 
     with waiting("Starting the studio …"):
         try:
-            from clearhead.studio.serve import has_display, listen, serve, token_for
+            from clearhead.server.start import listen, serve, token_for
+            from clearhead.studio.app import Studio
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] not in ("fastapi", "starlette", "uvicorn"):
+            if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
                 raise
             raise ClearheadError(
                 f"The studio needs {error.name}, which is not installed: pip install 'clearhead[studio]'"
             ) from None
-        from clearhead.server.guard import Place
-        from clearhead.studio.app import Studio
+        from clearhead.server.guard import ServerAddress
         from clearhead.studio.runs import Runs
 
         listener = listen(host, port)
-        place = Place(host, listener.getsockname()[1], token_for(host))
+        address = ServerAddress(host, listener.getsockname()[1], token_for(host))
         try:
-            studio = Studio(model or (), hub=allow_hub, runs=None if runs is None else Runs(runs), place=place)
+            folder = None if runs is None else Runs(runs)
+            studio = Studio(model or (), allow_hub=allow_hub, runs=folder, address=address)
         except BaseException:
             listener.close()
             raise
 
     def ready() -> None:
-        out().print(f"The studio is open at {place.url}", markup=False, soft_wrap=True)
+        out().print(f"The studio is open at {address.url}", markup=False, soft_wrap=True)
         note("Ctrl-C ends it.")
+        threading.Thread(target=studio.warm_up, daemon=True).start()
+        if not no_browser and has_display():
+            threading.Thread(target=webbrowser.open, args=(address.url,), daemon=True).start()
 
-    serve(studio, listener, ready, browser=not no_browser and has_display())
+    serve(studio.app, studio.jobs, listener, ready)
     note("The studio is closed.")
     sys.stdout.flush()
     if threading.active_count() > 1:  # a model may be loading, in code that Python would tear down under its feet
         os._exit(0)
+
+
+def has_display() -> bool:
+    """Whether a browser could be seen."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

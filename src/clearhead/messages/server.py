@@ -24,26 +24,8 @@ SENTENCES = {
     "body_slow": ("The request took too long to arrive.", "请求太久没有送达。"),
     # ---- requests
     "not_json": ("The request is not valid JSON.", "请求不是有效的 JSON。"),
-    "kind": ("{name} must be {expected}, not {got}.", "{name} 必须是{expected}，而不是{got}。"),
-    "request": ("The request", "请求"),
-    "kind_null": ("null", " null "),
-    "kind_bool": ("true or false", " true 或 false "),
-    "kind_text": ("a text", "一段文本"),
-    "kind_list": ("a list", "列表"),
-    "kind_table": ("a table", "表（对象）"),
-    "kind_number": ("a number", "数"),
-    "unknown_key": (
-        "{name!r} is not asked for here; {known} are.",
-        "这里没有 {name!r} 这一项；有的是 {known}。",
-    ),
-    "text_too_long": (
-        "{name} has {count:,} characters; {most:,} are the most here. Shorten it.",
-        "{name} 有 {count:,} 个字符；这里最多 {most:,} 个。请缩短。",
-    ),
-    "half_character": (
-        "{name} holds half a character (a lone surrogate), which is no text.",
-        "{name} 含有半个字符（单独的代理项），不是文本。",
-    ),
+    "not_a_table": ("The request must be a table (a JSON object).", "请求必须是一个表（JSON 对象）。"),
+    "unknown_key": ("This request has {known}, but no", "这个请求有 {known}，但没有"),
     "nothing_here": ("There is nothing at this address.", "这个地址上什么也没有。"),
     "other_method": ("This address is asked another way.", "这个地址要用另一种方式访问。"),
     # ---- models

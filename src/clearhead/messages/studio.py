@@ -12,7 +12,7 @@ SENTENCES = {
         "about fewer layers.",
         "答案含有 {size:,.0f} MiB 的数；页面最多接收 {most:,.0f} MiB。请换一段更短的文本，或少看几层。",
     ),
-    "saved_as": ("A finding is saved as {kinds}.", "一个发现可以保存为 {kinds}。"),
+    "unknown_option": ("The page cannot set", "页面不能设置"),
     "no_runs_folder": (
         "No folder of runs was named. Start the studio with --runs FOLDER.",
         "没有指定训练文件夹。请用 --runs 文件夹 启动工作室。",

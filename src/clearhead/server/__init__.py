@@ -1,1 +1,1 @@
-"""What every server here shares: the guard at the door, the model store, jobs in threads that can be cancelled."""
+"""What every server here shares: the guard, the model store, jobs that can be cancelled, requests and responses."""

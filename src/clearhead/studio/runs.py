@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import InputError
+from clearhead.messages import say
 
 LOG, RECIPE = "log.jsonl", "recipe.yaml"
 DEEP = 4  # folders below the one that was named
@@ -28,7 +29,7 @@ class Runs:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder).expanduser().resolve()
         if not self.folder.is_dir():
-            raise InputError(f"There is no folder {folder}. Training makes one: clearhead train … out=runs/mine.")
+            raise InputError(say("studio.runs_folder", folder=folder))
         self._known: dict[str, Path] = {}  # of the last look around
 
     def _found(self) -> dict[str, Path]:
@@ -72,7 +73,7 @@ class Runs:
         """
         path = self._known.get(id_) or self._found().get(id_)
         if path is None:
-            raise UnknownRunError("There is no such run. It may have been moved or deleted; look at the list again.")
+            raise UnknownRunError(say("studio.unknown_run"))
         try:
             with (path / LOG).open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -87,7 +88,7 @@ class Runs:
                     piece += longer
             recipe = (path / RECIPE).read_text(encoding="utf-8", errors="replace")[:50_000] if start == 0 else None
         except OSError as error:
-            raise UnknownRunError(f"The log of this run cannot be read: {error.strerror}.") from None
+            raise UnknownRunError(say("studio.unreadable_log", reason=error.strerror)) from None
         whole = piece[: piece.rfind(b"\n") + 1]
         end = start + len(whole)
         return {

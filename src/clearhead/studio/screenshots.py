@@ -109,19 +109,19 @@ def main() -> None:
 
 
 def _of_a_studio(asked: argparse.Namespace) -> Iterator[Path]:
-    from clearhead.server.guard import Place
+    from clearhead.server.guard import ServerAddress
+    from clearhead.server.start import listen, serve
     from clearhead.studio.app import Studio
     from clearhead.studio.runs import Runs
-    from clearhead.studio.serve import listen, serve
 
     listener = listen("127.0.0.1", 0)
-    place = Place("127.0.0.1", listener.getsockname()[1])
-    studio = Studio(asked.model, runs=Runs(asked.runs) if asked.runs else None, place=place)
+    address = ServerAddress("127.0.0.1", listener.getsockname()[1])
+    studio = Studio(asked.model, runs=Runs(asked.runs) if asked.runs else None, address=address)
     ready = threading.Event()
-    threading.Thread(target=serve, args=(studio, listener, ready.set), daemon=True).start()
+    threading.Thread(target=serve, args=(studio.app, studio.jobs, listener, ready.set), daemon=True).start()
     ready.wait()
     given = tuple(asked.widths), tuple(asked.themes), tuple(asked.languages)
-    yield from shoot(asked.out, f"http://127.0.0.1:{place.port}", asked.only, *given)
+    yield from shoot(asked.out, f"http://127.0.0.1:{address.port}", asked.only, *given)
 
 
 if __name__ == "__main__":

@@ -43,12 +43,12 @@ JavaScript，或改用终端：<code>clearhead --help</code>。</p>
 
 
 def static(path: str) -> tuple[bytes, str, str] | None:
-    """(content, media type, mark) of a file; None unless it is one of those that lie in the packaged folders.
+    """(content, media type, etag) of a file; None unless it is one of those that lie in the packaged folders.
 
     The path is looked up among their names and never opened as it is.
     """
-    room, _, name = path.rpartition("/")
-    folder = FOLDERS.get(room)
+    parent, _, name = path.rpartition("/")
+    folder = FOLDERS.get(parent)
     if folder is None or not folder.is_dir():
         return None
     files = {file.name: file for file in folder.iterdir() if file.suffix in KINDS and file.is_file()}

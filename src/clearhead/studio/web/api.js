@@ -1,11 +1,12 @@
 // How the page talks to the server: plain JSON, answers that arrive line by line, and every question can be cancelled.
 
-/** Something went wrong, in words a reader understands. `key` names our own words for it (words.js), where we have
- *  them. */
+/** Something went wrong, in words a reader understands: the server's own, in English and Chinese, or those that `key`
+ *  names in words.js. */
 export class Trouble extends Error {
-  constructor(message, key = null) {
+  constructor(message, { key = null, zh = null } = {}) {
     super(message);
     this.key = key;
+    this.zh = zh;
   }
 }
 
@@ -46,7 +47,7 @@ export async function ask(asked, { signal, progress } = {}) {
       return answer;
     }
   }
-  throw new Trouble("The answer broke off.", "broke_off");
+  throw new Trouble("The answer broke off.", { key: "broke_off" });
 }
 
 /** The text a model writes, piece by piece: {model, text, options} → {event: "token", text} … {event: "end", text}. */
@@ -78,14 +79,14 @@ async function* events(path, asked, signal) {
   try {
     for (;;) {
       const { value, done } = await reader.read().catch((error) => {
-        throw isCancelled(error) ? error : new Trouble(String(error), "broke_off");
+        throw isCancelled(error) ? error : new Trouble(String(error), { key: "broke_off" });
       });
       const lines = (rest + (value ?? "")).split("\n");
       rest = done ? "" : lines.pop();
       for (const line of lines) {
         if (!line.trim()) continue;
         const event = JSON.parse(line);
-        if (event.event === "error") throw new Trouble(wordsOf(event));
+        if (event.event === "error") throw new Trouble(event.error.message, { zh: event.error.zh });
         yield event;
       }
       if (done) return;
@@ -107,17 +108,9 @@ async function reach(path, options) {
   try {
     answer = await fetch(path, options);
   } catch (error) {
-    throw isCancelled(error) ? error : new Trouble(String(error), "no_server");
+    throw isCancelled(error) ? error : new Trouble(String(error), { key: "no_server" });
   }
   if (answer.ok) return answer;
-  let told;
-  try {
-    told = await answer.json();
-  } catch {
-    told = {};
-  }
-  throw new Trouble(wordsOf(told) || `${answer.status} ${answer.statusText}`);
+  const { error } = await answer.json().catch(() => ({}));
+  throw new Trouble(error?.message ?? `${answer.status} ${answer.statusText}`, { zh: error?.zh });
 }
-
-const wordsOf = (told) =>
-  told.error?.message ?? told.message ?? (typeof told.detail === "string" ? told.detail : "") ?? "";

@@ -46,7 +46,7 @@ const PAUSE = 450; // milliseconds after the last key
 
 /** The chapter behind a slug. */
 export async function load(slug) {
-  if (!SLUGS.includes(slug)) throw new Trouble(slug, "no_page");
+  if (!SLUGS.includes(slug)) throw new Trouble(slug, { key: "no_page" });
   return (await import(`./chapters/${slug}.js`)).chapter;
 }
 

@@ -232,7 +232,10 @@ export function live(host, spec, page) {
   };
 }
 
-export const troubleWords = (page, error) => (error.key ? page.words(error.key) : error.message || String(error));
+export const troubleWords = (page, error) => {
+  if (error.key) return page.words(error.key);
+  return (page.lang === "zh" && error.zh) || error.message || String(error);
+};
 
 const clean = (params = {}) =>
   Object.fromEntries(

@@ -1,0 +1,120 @@
+"""What the page may ask: explanations with their parameters, and texts with their options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from clearhead.messages import say
+from clearhead.schema import Field, check_names, fields_of
+from clearhead.server.limits import Limits
+from clearhead.server.requests import check_body, text_field
+
+if TYPE_CHECKING:
+    from clearhead.explain.questions import Question
+
+FILES = {"html": "text/html; charset=utf-8", "json": "application/json", "csv": "text/csv; charset=utf-8"}
+# What of generate's options the page may set; those of the first line first.
+OPTIONS = (
+    "max_new_tokens temperature top_k top_p num_beams seed "
+    "min_new_tokens do_sample min_p typical_p repetition_penalty no_repeat_ngram_size length_penalty early_stopping "
+    "stop_strings src_lang tgt_lang"
+).split()
+MAX_STOP_STRINGS = 16
+
+
+@dataclass(frozen=True)
+class ExplainRequest:
+    """A question about a text. Every part is of its kind and within its limits.
+
+    other_models   parameters that name a second model
+    """
+
+    model: str
+    question: Question
+    text: str
+    second: str | None
+    params: dict[str, Any]
+    other_models: tuple[str, ...]
+
+    @classmethod
+    def from_body(cls, body: dict[str, Any], limits: Limits, more: tuple[Field, ...] = ()) -> ExplainRequest:
+        from clearhead.explain.questions import checked, question
+
+        values = check_body(
+            body,
+            (
+                text_field("model", limits),
+                text_field("question", limits),
+                text_field("text", limits, default=""),
+                text_field("second", limits, default=None),
+                Field(name="params", type=dict[str, Any]),
+                *more,
+            ),
+        )
+        chosen = question(values["question"])
+        params = values["params"] or {}
+        for name, value in params.items():
+            if isinstance(value, str):
+                text_field(text_field("params", limits).check(name)[:50], limits).check(value)
+        params = checked(chosen, params)
+        others = tuple(p.name for p in chosen.params if p.kind == "model" and params[p.name] is not None)
+        return cls(values["model"], chosen, values["text"], values["second"], params, others)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return (self.model, *(self.params[name] for name in self.other_models))
+
+    @property
+    def key(self) -> str:
+        """The same for the same request."""
+        parts = [self.model, self.question.name, self.text, self.second, self.params]
+        return json.dumps(parts, sort_keys=True, default=repr)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Everything that will be read by the model, by name."""
+        kinds = {param.name: param.kind for param in self.question.params}
+        texts = {name: value for name, value in self.params.items() if kinds.get(name) == "text" and value}
+        return {"text": self.text, **({"second": self.second} if self.second else {}), **texts}
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """A text that a model shall go on with, and how."""
+
+    model: str
+    text: str
+    options: dict[str, Any]
+
+    @classmethod
+    def from_body(cls, body: dict[str, Any], limits: Limits) -> GenerateRequest:
+        fields = (text_field("model", limits), text_field("text", limits, default=""))
+        values = check_body(body, (*fields, Field(name="options", type=dict[str, Any])))
+        return cls(values["model"], values["text"], _checked_options(values["options"] or {}, limits))
+
+
+def _checked_options(values: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    known = option_fields(limits)
+    check_names(values, known, say("studio.unknown_option"))
+    options = {name: known[name].check(value) for name, value in values.items() if value is not None}
+    start = {"max_new_tokens": min(64, limits.new_tokens), "num_beams": 1}  # one beam can be followed as it writes
+    return start | options
+
+
+@cache
+def option_fields(limits: Limits) -> dict[str, Field]:
+    """The options of generation that the page may set, as a form shows them, with the limits of this server."""
+    from clearhead.generate.options import Options
+
+    fields = fields_of(Options)
+    bounds: dict[str, dict[str, Any]] = {
+        "max_new_tokens": {"type": int | None, "least": 1, "most": limits.new_tokens},
+        "num_beams": {"type": int, "least": 1, "most": limits.beams},
+        "seed": {"type": int | None, "least": 0, "most": 2**31 - 1},
+        "stop_strings": {"test": lambda value: isinstance(value, str) or len(value) <= MAX_STOP_STRINGS},
+    }
+    languages = {name: Field(name=name, type=str | None, longest=100) for name in ("src_lang", "tgt_lang")}
+    return {name: replace(fields.get(name) or languages[name], **bounds.get(name, {})) for name in OPTIONS}
