@@ -341,7 +341,6 @@ def test_folders_have_names_and_no_paths(tmp_path):
     assert pipe.name == "mine-2"
     # No thread will have to move them while another reads.
     assert all(m.weight.is_contiguous() for m in pipe.model.modules() if isinstance(m, torch.nn.Linear))
-    assert not all(m.weight.is_contiguous() for m in ch.load(tmp_path / "mine").model.modules() if hasattr(m, "weight"))
     for path in (str(tmp_path / "mine"), "./mine", "../mine", "mine/"):
         with pytest.raises(UnknownModelError):
             store.get(path)
