@@ -9,7 +9,7 @@ from clearhead.models.bert import FAMILY as BERT
 from clearhead.models.bert import BertConfig
 from clearhead.models.transformer import FAMILY as TRANSFORMER
 from clearhead.models.transformer import TransformerConfig
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
 
 WORDS = ["the cat sat on the mat", "a dog ran to the house", "the house of the cat is red", "un chat est sur le tapis"]
@@ -28,7 +28,7 @@ def bert():
         vocab_size=len(tokenizer), hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
-    return Pipeline(BERT.make(config), tokenizer, name="small bert")
+    return TextPipeline(BERT.make(config), tokenizer, name="small bert")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def translator():
         encoder_layers=1, num_hidden_layers=2, num_attention_heads=2, feedforward_size=32, max_position_embeddings=40,
         pad_token_id=1, bos_token_id=target.eos_token_id, eos_token_id=target.eos_token_id,
     )  # fmt: skip
-    return Pipeline(TRANSFORMER.make(config), source.with_target(target), name="small translator")
+    return TextPipeline(TRANSFORMER.make(config), source.with_target(target), name="small translator")
 
 
 def test_the_shipped_model_is_the_same_every_time(gpt):
@@ -161,7 +161,7 @@ def test_shared_tokenizer(tmp_path, translator):
         num_attention_heads=2, feedforward_size=16, max_position_embeddings=40,
     )  # fmt: skip
     translator.save(tmp_path / "s")
-    pipe = Pipeline(TRANSFORMER.make(config), translator.tokenizer.target)
+    pipe = TextPipeline(TRANSFORMER.make(config), translator.tokenizer.target)
     pipe.save(tmp_path / "s", overwrite=True)
     again = ch.load(tmp_path / "s")
     assert again.tokenizer.target is again.tokenizer  # no second tokenizer is left over from the model before
@@ -219,7 +219,7 @@ def test_a_model_whose_tokenizer_cannot_be_built_still_takes_ids(tmp_path):
     from clearhead.models.xlm import FAMILY as XLM
 
     model = XLM.make(XLM.config(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
-    Pipeline(model, None).save(tmp_path / "xlm")
+    TextPipeline(model, None).save(tmp_path / "xlm")
     (tmp_path / "xlm" / "vocab.json").write_text('{"a</w>": 0}')
     (tmp_path / "xlm" / "merges.txt").write_text("a b 1")
     pipe = ch.load(tmp_path / "xlm")

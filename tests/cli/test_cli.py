@@ -124,14 +124,14 @@ def test_embed():
 
 def test_fill(tmp_path):
     from clearhead.models.bert import FAMILY, BertConfig
-    from clearhead.pipeline import Pipeline
+    from clearhead.pipeline import TextPipeline
     from clearhead.text import train_tokenizer
 
     tokenizer = train_tokenizer(["the cat sat"] * 9, kind="wordpiece", vocab_size=50, show_progress=False)
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
-    Pipeline(FAMILY.make(config), tokenizer).save(tmp_path / "bert")
+    TextPipeline(FAMILY.make(config), tokenizer).save(tmp_path / "bert")
     data = json.loads(inside("fill", "the [MASK] sat", "-m", str(tmp_path / "bert"), "--top-k", "3", "--json").stdout)
     assert len(data["gaps"][0]) == 3
     assert "%" in inside("fill", "the [MASK] sat", "-m", str(tmp_path / "bert")).output

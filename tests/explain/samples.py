@@ -8,7 +8,7 @@ import torch
 from clearhead.models import family
 from clearhead.models.gpt2 import FAMILY as GPT2
 from clearhead.models.gpt2 import GPT2Config
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
 
 TEXT = "the cat sat on the mat and the cat ran"
@@ -55,7 +55,7 @@ def small(name, task=None, kind=None, **more):
     with torch.no_grad():  # far enough from their first values that every part shows
         for p in dict.fromkeys(p for p in model.parameters() if p.requires_grad):
             p.add_(torch.randn_like(p) * (0.25 if p.ndim > 1 else 0.1))
-    return Pipeline(model, tok, name=f"small {name}")
+    return TextPipeline(model, tok, name=f"small {name}")
 
 
 def texts(name):
@@ -106,4 +106,4 @@ def copying_gpt2(sharp=40.0):
         set_head(0, 1, before, here, identity[token : token + words], noted)
         set_head(1, 0, identity[:words], identity[noted : noted + words], identity[:words], answer)
         model.head.output.weight.copy_(identity[answer : answer + words] * 10)
-    return Pipeline(model, tok, name="copying")
+    return TextPipeline(model, tok, name="copying")

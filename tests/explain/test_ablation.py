@@ -9,7 +9,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import ablation
-from clearhead.explain.reading import call, read
+from clearhead.explain.reading import call
 from clearhead.nn.tracing import trace
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
 
@@ -30,10 +30,10 @@ def without(pipe, side, layer, head, given, where):
     attention = part_of(pipe.model, side, layer)
     own, size = attention.output.weight, attention.head_dim
     with torch.no_grad():
-        before = call(pipe, read(pipe, **given)).logits[0]
+        before = call(pipe, pipe.read(**given)).logits[0]
         attention.output.weight = torch.nn.Parameter(own.clone())  # other layers may share it
         attention.output.weight[:, head * size : (head + 1) * size] = 0
-        after = call(pipe, read(pipe, **given)).logits[0]
+        after = call(pipe, pipe.read(**given)).logits[0]
         attention.output.weight = own
     return (before, after) if where is None else (before[where], after[where])
 
@@ -43,7 +43,7 @@ def test_one_head_less(name):
     pipe, given = small(name), texts(name)
     for side in ("encoder", "decoder", "cross") if name in BOTH else ("self",):
         found = ablation(pipe, **given, side=side)
-        written = [t.id for t in read(pipe, **given).written]
+        written = [t.id for t in pipe.read(**given).outputs]
         where = written.index(pipe.tokenizer.mask_token_id) if name in MASKED else len(written) - 1
         assert (found.position, found.side) == (where, side)
         assert found.effect.shape == (len(found.layers), len(found.heads)) and (found.effect >= 0).all()
@@ -80,9 +80,9 @@ def test_a_head_that_says_the_same_everywhere():
         return heads
 
     with torch.no_grad():
-        before = call(pipe, read(pipe, TEXT)).logits[0, -1]
+        before = call(pipe, pipe.read(TEXT)).logits[0, -1]
         with trace(pipe.model, replace={"layers.1.attention.heads": average}):
-            after = call(pipe, read(pipe, TEXT)).logits[0, -1]
+            after = call(pipe, pipe.read(TEXT)).logits[0, -1]
     assert found.effect[0, 0] == pytest.approx(divergence(before, after), rel=1e-3)
     zero = ablation(pipe, TEXT, layers=[1], heads=[2]).effect[0, 0]
     assert found.effect[0, 0] != pytest.approx(zero, rel=1e-2) and size == 6

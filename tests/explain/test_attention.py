@@ -9,7 +9,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import attention, induction_scores
-from clearhead.explain.reading import call, read
+from clearhead.explain.reading import call
 from clearhead.nn.tracing import trace
 from clearhead.text.units import word_groups
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
@@ -29,7 +29,7 @@ def test_weights_are_the_models_own(name):
         prefix = {"self": "", "encoder": "encoder.", "decoder": "decoder.", "cross": "decoder."}[side]
         part = "cross_attention" if side == "cross" else "attention"
         with torch.no_grad(), trace(pipe.model, f"{prefix}layers.*.{part}.weights") as seen:
-            call(pipe, read(pipe, **given))
+            call(pipe, pipe.read(**given))
         want = torch.stack([seen[f"{prefix}layers.{n}.{part}.weights"][0] for n in range(len(found.layers))]).numpy()
         past = want.shape[-1] - len(found.tokens) if name == "transfo-xl" else 0
         if past:  # all that is remembered is one key

@@ -11,7 +11,7 @@ from torch import nn
 from clearhead.errors import InputError
 from clearhead.explain import Comparison, HiddenStates, hidden_states
 from clearhead.explain.hidden_states import to_words
-from clearhead.explain.reading import call, read
+from clearhead.explain.reading import call
 from clearhead.nn.tracing import trace
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
 
@@ -19,14 +19,14 @@ from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, smal
 @pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH])
 def test_the_last_layer_is_the_model(name):
     pipe, given = small(name), texts(name)
-    reading = read(pipe, **given)
+    reading = pipe.read(**given)
     stack = pipe.model.decoder if name in BOTH else pipe.model.stack
     last = f"{'decoder.' if name in BOTH else ''}layers.{len(stack.layers) - 1}.output"
     with torch.no_grad(), trace(pipe.model, last) as seen:
         logits = call(pipe, reading).logits
     assert torch.equal(to_words(pipe.model, seen[last]), logits)
 
-    everywhere = list(range(len(reading.written)))
+    everywhere = list(range(len(reading.outputs)))
     found = hidden_states(pipe, **given, positions=everywhere, top_k=3)
     assert isinstance(found, HiddenStates)
     assert found.layers == list(range(len(stack.layers) + 1)) and found.positions == everywhere
@@ -40,7 +40,7 @@ def test_the_last_layer_is_the_model(name):
     best = chances.topk(3)
     assert [[p for _, p in top] for top in found.top[-1]] == best.values.tolist()
     assert found.predicts == ("here" if name in MASKED else "next")
-    assert [t.text for t in found.source] == [t.text for t in reading.tokens if name in BOTH]
+    assert [t.text for t in found.source] == [t.text for t in reading.units if name in BOTH]
 
 
 @pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH])
@@ -50,14 +50,14 @@ def test_a_layer_is_what_a_model_of_fewer_layers_says(name):
     stack = pipe.model.decoder if name in BOTH else pipe.model.stack
     stack.layers = nn.ModuleList(list(stack.layers)[:1])
     with torch.no_grad():
-        chances = call(pipe, read(pipe, **given)).logits[0, 2].softmax(-1)
+        chances = call(pipe, pipe.read(**given)).logits[0, 2].softmax(-1)
     assert found.probabilities[1, 0] == pytest.approx(float(chances[found.chosen[0].id]), rel=1e-4)
     assert [p for _, p in found.top[1][0]] == pytest.approx(chances.topk(5).values.tolist(), rel=1e-4)
 
 
 def test_which_token_is_followed():
     gpt = small("gpt2")
-    ids = [t.id for t in read(gpt, TEXT).tokens]
+    ids = [t.id for t in gpt.read(TEXT).units]
     found = hidden_states(gpt, TEXT)
     assert [c.id for c in found.chosen[:-1]] == ids[1:]
     assert found.ranks[-1, -1] == 1  # nothing follows the last token: the model's own choice

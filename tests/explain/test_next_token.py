@@ -18,7 +18,7 @@ from clearhead.models.bert import BertConfig
 from clearhead.models.transfo_xl import FAMILY as TRANSFO_XL
 from clearhead.models.transformer import FAMILY as TRANSFORMER
 from clearhead.models.transformer import TransformerConfig
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
 
 TEXT = "The robot said that"
@@ -54,7 +54,7 @@ def small_translator():
     )  # fmt: skip
     model = TRANSFORMER.make(config)
     shake(model)
-    return Pipeline(model, source.with_target(target), name="small translator")
+    return TextPipeline(model, source.with_target(target), name="small translator")
 
 
 def chances_of(logits):
@@ -124,7 +124,7 @@ def test_the_language_to_write_stands_first(tmp_path):
             decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, max_position_embeddings=32,
             decoder_start_token_id=start,
         )  # fmt: skip
-        pipe = Pipeline(family("mbart").make(config), tok)
+        pipe = TextPipeline(family("mbart").make(config), tok)
         shake(pipe.model)
         way = Way(pipe, "the man", src_lang="fi_FI", tgt_lang="ro_RO")
         code = tok.lang_code_to_id["ro_RO"]
@@ -169,7 +169,7 @@ def test_a_memory_that_cannot_go_back_is_read_again():
         vocab_size=len(tokenizer), hidden_size=16, embedding_size=16, num_attention_heads=2, head_dim=8,
         intermediate_size=16, num_hidden_layers=2, cutoffs=[200], mem_len=3, clamp_len=10, div_val=1,
     )  # fmt: skip
-    pipe = Pipeline(TRANSFO_XL.make(config), tokenizer)
+    pipe = TextPipeline(TRANSFO_XL.make(config), tokenizer)
     shake(pipe.model)
     way = Way(pipe, "the cat sat on the")
     looks = [way.look(4)]
@@ -233,7 +233,7 @@ def test_what_has_no_next_token(gpt, translator):
         vocab_size=len(tokenizer), hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
     with pytest.raises(InputError, match="use fill"):
-        next_token(Pipeline(BERT.make(config), tokenizer), "the cat")
+        next_token(TextPipeline(BERT.make(config), tokenizer), "the cat")
     with pytest.raises(InputError, match="empty"):
         next_token(gpt, " ")
     with pytest.raises(InputError, match="target"):

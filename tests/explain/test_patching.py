@@ -8,7 +8,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import patching
-from clearhead.explain.reading import call, read
+from clearhead.explain.reading import call
 from clearhead.nn.tracing import trace
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
 
@@ -56,14 +56,14 @@ def name_of(pipe, id_):
 def test_every_family(name):
     pipe, (clean, corrupted) = small(name), pair(name)
     both = {"target": ""} if name in BOTH else {}
-    good, bad = (read(pipe, text, **both) for text in (clean, corrupted))
-    differ = [n for n, (x, y) in enumerate(zip(good.tokens, bad.tokens, strict=True)) if x.id != y.id]
-    same = next(n for n in range(len(good.tokens)) if n not in differ)
+    good, bad = (pipe.read(text, **both) for text in (clean, corrupted))
+    differ = [n for n, (x, y) in enumerate(zip(good.units, bad.units, strict=True)) if x.id != y.id]
+    same = next(n for n in range(len(good.units)) if n not in differ)
     assert len(differ) >= 2
     if name in MASKED:
-        where = [t.id for t in good.tokens].index(pipe.tokenizer.mask_token_id)
+        where = [t.id for t in good.units].index(pipe.tokenizer.mask_token_id)
     else:
-        where = len(good.written) - 1
+        where = len(good.outputs) - 1
     columns = [differ, same, differ[0]]
     found = patching(pipe, clean, corrupted, tap="input", positions=columns, answer=5, other=9)
     want, got = scores(pipe, good, where), scores(pipe, bad, where)
@@ -82,10 +82,10 @@ def test_every_family(name):
 @pytest.mark.parametrize("tap", ["output", "attention.output", "feedforward.output", "feedforward.hidden"])
 def test_any_tensor_with_positions(tap):
     pipe = small("gpt2")
-    good, bad = read(pipe, TEXT), read(pipe, EXCHANGED)
+    good, bad = pipe.read(TEXT), pipe.read(EXCHANGED)
     found = patching(pipe, TEXT, EXCHANGED, tap=tap, layers=[0, 2])
-    assert found.tap == f"layers.*.{tap}" and found.positions == [[n] for n in range(len(good.tokens))]
-    where = len(good.tokens) - 1
+    assert found.tap == f"layers.*.{tap}" and found.positions == [[n] for n in range(len(good.units))]
+    where = len(good.units) - 1
     for layer, at in ((0, 5), (2, where)):
         row = by_hand(pipe, good, bad, f"layers.{layer}.{tap}", at, where)
         assert found.scores[found.layers.index(layer), at] == pytest.approx(
@@ -99,10 +99,10 @@ def test_any_tensor_with_positions(tap):
 @pytest.mark.parametrize("tensor", ["heads", "query", "weights", "value"])
 def test_heads(tensor):
     pipe = small("gpt2")
-    good, bad = read(pipe, TEXT), read(pipe, EXCHANGED)
+    good, bad = pipe.read(TEXT), pipe.read(EXCHANGED)
     found = patching(pipe, TEXT, EXCHANGED, tap=f"attention.{tensor}")
     assert found.by == "head" and found.heads == [0, 1, 2, 3] and found.positions == []
-    where = len(good.tokens) - 1
+    where = len(good.units) - 1
     row = by_hand(pipe, good, bad, f"layers.1.attention.{tensor}", 2, where)
     assert found.scores[1, 2] == pytest.approx(metric(found, pipe, row), rel=1e-3, abs=1e-4)
     by_position = patching(pipe, TEXT, EXCHANGED, tap=f"attention.{tensor}", by="position", positions=where, layers=1)
@@ -112,13 +112,13 @@ def test_heads(tensor):
 
 def test_encoder_decoders_on_both_sides():
     pipe, (clean, corrupted) = small("bart"), pair("bart")
-    good, bad = (read(pipe, text, target="a dog") for text in (clean, corrupted))
+    good, bad = (pipe.read(text, target="a dog") for text in (clean, corrupted))
     where = len(good.target) - 1
     for tap, side, at in (("decoder.layers.*.output", "decoder", 1), ("cross_attention.heads", "decoder", 2),
                           ("cross_attention.key", "decoder", 1), ("layers.*.output", "encoder", 3)):  # fmt: skip
         found = patching(pipe, clean, corrupted, tap=tap, target="a dog")
         assert found.side == side
-        assert len(found.clean) == len(good.target if side == "decoder" else good.tokens)
+        assert len(found.clean) == len(good.target if side == "decoder" else good.units)
         row = by_hand(pipe, good, bad, f"{side}.{found.tap.replace('*', '1')}", at, where)
         assert found.scores[1, at] == pytest.approx(metric(found, pipe, row), rel=1e-3, abs=1e-4)
     assert patching(pipe, clean, corrupted).position == 0  # by default the first word that is written
@@ -128,7 +128,7 @@ def test_encoder_decoders_on_both_sides():
 def test_the_label_of_a_text(name):
     pipe = small(name, "sequence-classification", kind="wordpiece" if name != "bart" else None)
     found = patching(pipe, TEXT, EXCHANGED, answer="LABEL_1")
-    good, bad = read(pipe, TEXT), read(pipe, EXCHANGED)
+    good, bad = pipe.read(TEXT), pipe.read(EXCHANGED)
     layer = "encoder.layers.1.output" if name == "bart" else "layers.1.output"
     row = by_hand(pipe, good, bad, layer, 4, None)
     assert found.scores[1, 4] == pytest.approx(float(row[1]), rel=1e-3, abs=1e-4)
@@ -168,7 +168,7 @@ def test_the_circuit_is_found():
 def test_what_is_followed():
     pipe = small("gpt2")
     own = patching(pipe, TEXT, EXCHANGED, layers=1)
-    good, bad = (scores(pipe, read(pipe, text), -1) for text in (TEXT, EXCHANGED))
+    good, bad = (scores(pipe, pipe.read(text), -1) for text in (TEXT, EXCHANGED))
     assert int(good.argmax()) != int(bad.argmax())
     assert own.clean_score == pytest.approx(float(good.max() - good[bad.argmax()]), rel=1e-4)
     assert own.answers == (own.clean_top[0].token, own.corrupted_top[0].token)

@@ -11,7 +11,7 @@ from clearhead import explain
 from clearhead.errors import InputError
 from clearhead.explain.params import LONGEST, Param
 from clearhead.explain.questions import QUESTIONS, checked, question
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.views.page import WEB
 from tests.explain.samples import TEXT, small
 
@@ -78,7 +78,7 @@ def test_which_questions_fit():
     assert every - fits["masked-lm"] == {"next-token", "sampling", "beams", "cache"}
     assert every - fits["seq2seq-lm"] == {"prediction"}
     assert fits["multiple-choice"] == {"prediction", "positions", "parameters"}
-    bare = Pipeline(model("gpt2", "causal-lm").model, None, name="bare")
+    bare = TextPipeline(model("gpt2", "causal-lm").model, None, name="bare")
     assert {n for n, q in QUESTIONS.items() if q.fits(bare) is None} == {"positions", "parameters"}
     assert "tokenizer files" in QUESTIONS["attention"].fits(bare)
 

@@ -4,40 +4,40 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.explain.reading import at_rest, call, read
+from clearhead.explain.reading import at_rest, call
 from clearhead.models import family
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from tests.explain.samples import TEXT, small, tokenizer
 
 
 def test_a_pair():
     pipe = small("bert")
-    reading = read(pipe, "the cat sat", "a dog sat")
+    reading = pipe.read("the cat sat", "a dog sat")
     encoded = pipe.tokenizer("the cat sat", "a dog sat", return_tensors="pt")
     assert torch.equal(reading.inputs["input_ids"], encoded["input_ids"])
     assert torch.equal(reading.inputs["token_type_ids"], encoded["token_type_ids"])
-    assert [t.segment for t in reading.tokens] == [0] * 5 + [1] * 4
-    words = [t.word for t in reading.tokens]
+    assert [t.segment for t in reading.units] == [0] * 5 + [1] * 4
+    words = [t.word for t in reading.units]
     assert [n for n, word in enumerate(words) if word is None] == [0, 4, 8]
     assert len({word for word in words if word is not None}) == 6  # "sat" is a word in each text
-    assert "token_type_ids" not in read(small("distilbert"), "the cat", "a dog").inputs
-    assert "token_type_ids" in read(small("xlnet"), "the cat", "a dog").inputs
+    assert "token_type_ids" not in small("distilbert").read("the cat", "a dog").inputs
+    assert "token_type_ids" in small("xlnet").read("the cat", "a dog").inputs
 
 
 def test_a_model_that_goes_on_reads_no_end():
     pipe = small("gpt2", kind="wordpiece")
-    assert [t.text for t in read(pipe, "the cat").tokens] == ["[CLS]", "the", "cat"]
+    assert [t.text for t in pipe.read("the cat").units] == ["[CLS]", "the", "cat"]
 
 
 @pytest.mark.parametrize("name", ["t5", "bart", "transformer"])
 def test_an_encoder_decoder_reads_what_it_wrote(name):
     pipe = small(name)
     start = pipe.model.config.decoder_start_token_id
-    reading = read(pipe, "the cat", target="a dog")
+    reading = pipe.read("the cat", target="a dog")
     assert reading.inputs["decoder_input_ids"].tolist() == [[start, *pipe.tokenizer.encode("a dog")[:-1]]]
-    assert [t.id for t in reading.written] == reading.inputs["decoder_input_ids"][0].tolist()
-    assert [t.id for t in read(pipe, "the cat", target="").target] == [start]
-    own = read(pipe, "the cat")
+    assert [t.id for t in reading.outputs] == reading.inputs["decoder_input_ids"][0].tolist()
+    assert [t.id for t in pipe.read("the cat", target="").target] == [start]
+    own = pipe.read("the cat")
     written = pipe.model.generate(own.inputs["input_ids"])[0].tolist()
     ends = written[-1] == pipe.model.config.eos_token_id
     assert [t.id for t in own.target] == (written[:-1] if ends else written[: pipe.model.decoder.embed.max_length])
@@ -45,57 +45,57 @@ def test_an_encoder_decoder_reads_what_it_wrote(name):
 
 def test_a_classifier_with_a_decoder_reads_the_source_twice():
     pipe = small("bart", "sequence-classification")
-    reading = read(pipe, "the cat")
-    assert [t.id for t in reading.target][1:] == [t.id for t in reading.tokens][:-1]
+    reading = pipe.read("the cat")
+    assert [t.id for t in reading.target][1:] == [t.id for t in reading.units][:-1]
     assert call(pipe, reading).logits.shape == (1, 3)
     with pytest.raises(InputError, match="give the target"):
-        read(small("marian", "features"), "the cat")
+        small("marian", "features").read("the cat")
 
 
 def test_too_long_says_how_long():
     with pytest.raises(InputError, match=r"62 tokens, but small bert reads at most 48"):
-        read(small("bert"), "cat " * 60)
+        small("bert").read("cat " * 60)
     with pytest.raises(InputError, match=r"two texts together has 53 tokens.* at most 48"):
-        read(small("bert"), "cat " * 25, "cat " * 25)
+        small("bert").read("cat " * 25, "cat " * 25)
     with pytest.raises(InputError, match=r"61 tokens, but small gpt2 reads at most 48"):
-        read(small("gpt2"), "cat " * 60)
+        small("gpt2").read("cat " * 60)
     bart = small("bart")
     with pytest.raises(InputError, match=r"The text has .* at most 48"):
-        read(bart, "cat " * 60)
+        bart.read("cat " * 60)
     with pytest.raises(InputError, match=r"The target has .* at most 48"):
-        read(bart, "cat", target="cat " * 60)
+        bart.read("cat", target="cat " * 60)
     roberta = small("roberta")  # positions begin after the padding token's
     room = roberta.model.stack.embed.max_length
-    read(roberta, "cat " * (room - 2))
+    roberta.read("cat " * (room - 2))
     with pytest.raises(InputError, match=f"{room + 1} tokens, but small roberta reads at most {room}"):
-        read(roberta, "cat " * (room - 1))
-    assert len(read(small("t5"), "cat " * 60, target="").tokens) > 60  # no limit
+        roberta.read("cat " * (room - 1))
+    assert len(small("t5").read("cat " * 60, target="").units) > 60  # no limit
 
 
 def test_what_cannot_be_read():
     gpt, bert, t5 = small("gpt2"), small("bert"), small("t5")
     for text in ("", "  \n", None):
         with pytest.raises(InputError, match="no text"):
-            read(gpt, text)
+            gpt.read(text)
     with pytest.raises(InputError, match="must be a string"):
-        read(gpt, 5)
+        gpt.read(5)
     with pytest.raises(InputError, match="second text is empty"):
-        read(bert, "the cat", " ")
+        bert.read("the cat", " ")
     with pytest.raises(InputError, match="leave the second out"):
-        read(t5, "the cat", "a dog")
+        t5.read("the cat", "a dog")
     with pytest.raises(InputError, match="only an encoder–decoder has a target"):
-        read(gpt, "the cat", target="a dog")
+        gpt.read("the cat", target="a dog")
     with pytest.raises(InputError, match="several texts at once"):
-        read(small("bert", "multiple-choice"), "the cat")
-    unknown = Pipeline(family("mbart").make(small("mbart").model.config), tokenizer("unigram"))
+        small("bert", "multiple-choice").read("the cat")
+    unknown = TextPipeline(family("mbart").make(small("mbart").model.config), tokenizer("unigram"))
     unknown.model.config.decoder_start_token_id = None
     with pytest.raises(InputError, match="which token starts"):
-        read(unknown, "the cat", target="a")
+        unknown.read("the cat", target="a")
 
 
 def test_a_model_in_training_is_seen_at_rest():
     pipe = small("gpt2")
-    reading = read(pipe, TEXT)
+    reading = pipe.read(TEXT)
     with at_rest(pipe.model):
         quiet = call(pipe, reading).logits
     pipe.model.train()

@@ -8,7 +8,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import similarity
-from clearhead.explain.reading import call, read
+from clearhead.explain.reading import call
 from clearhead.explain.similarity import _Layer, _spans, _stretches, _value
 from clearhead.nn.tracing import trace
 from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, small
@@ -99,8 +99,8 @@ def states_of(pipe, text, side=""):
     names = f"{side}layers.0.input", f"{side}layers.*.output"
     nothing = {"target": ""} if side else {}
     with torch.no_grad(), trace(pipe.model, *names) as seen:
-        call(pipe, read(pipe, text, **nothing))
-    return [seen[name][0] for name in seen], read(pipe, text, **nothing).tokens
+        call(pipe, pipe.read(text, **nothing))
+    return [seen[name][0] for name in seen], pipe.read(text, **nothing).units
 
 
 @pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH, "xlnet"])
@@ -130,7 +130,7 @@ def test_two_families_beside_each_other():
     rows = ([], [])
     for text in LONG:
         both = [states_of(pipe, text) for pipe in (bert, gpt)]
-        spans = [_spans(read(pipe, text), text) for pipe in (bert, gpt)]
+        spans = [_spans(pipe.read(text), text) for pipe in (bert, gpt)]
         for ours, theirs in _stretches(text, *spans):
             rows[0].append(both[0][0][3][ours].mean(0))
             rows[1].append(both[1][0][3][theirs].mean(0))
@@ -155,7 +155,7 @@ def test_stretches():
 def test_the_same_tokens_are_not_averaged():
     one, other = small("gpt2"), small("gpt_neo")
     found = similarity(one, LONG, other)
-    assert found.aligned == "tokens" and found.count == sum(len(read(one, text).tokens) for text in LONG)
+    assert found.aligned == "tokens" and found.count == sum(len(one.read(text).units) for text in LONG)
     twin = similarity(one, LONG, small("gpt2"))
     assert twin.a != twin.b  # two models of one name can be told apart
     np.testing.assert_allclose(np.diag(twin.values), 1)

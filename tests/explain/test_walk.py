@@ -7,11 +7,11 @@ import torch
 
 import clearhead as ch
 from clearhead.errors import InputError
-from clearhead.explain import read, walk
+from clearhead.explain import walk
 from clearhead.models.bert import FAMILY as BERT
 from clearhead.models.bert import BertConfig
 from clearhead.nn import trace
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
 from tests.explain.samples import TEXT as SHORT
 from tests.explain.samples import small
@@ -64,12 +64,12 @@ def test_a_decoder_looks_at_what_the_encoder_read(name):
     pipe = small(name)
     found = walk(pipe, SHORT, target="a dog sat", layer=1, head=2, position=-1, numbers=64)
     steps = {step.title: step for step in found.steps}
-    reading = read(pipe, SHORT, target="a dog sat")
+    reading = pipe.read(SHORT, target="a dog sat")
     at = "decoder.layers.1.cross_attention."
     with torch.no_grad(), trace(pipe.model, f"{at}*") as seen:
         logits = pipe.model(**reading.inputs).logits
     look = steps["Look at the source"]
-    assert look.tokens == found.source == [token.text for token in reading.tokens]
+    assert look.tokens == found.source == [token.text for token in reading.units]
     assert found.tokens == [token.text for token in reading.target]
     near(look.columns[-1].numbers, seen[f"{at}weights"][0, 2, -1])
     assert sum(look.columns[-1].numbers) == pytest.approx(1.0)
@@ -120,7 +120,7 @@ def test_an_encoder_sees_both_ways():
         vocab_size=len(tokenizer), hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
     for task in ("masked-lm", "features"):
-        found = walk(Pipeline(BERT.make(config, task), tokenizer), "the cat [MASK]", position=1)
+        found = walk(TextPipeline(BERT.make(config, task), tokenizer), "the cat [MASK]", position=1)
         columns = next(step.columns for step in found.steps if step.columns)
         assert None not in columns[1].numbers
         assert sum(columns[2].numbers) == pytest.approx(1, abs=1e-5)

@@ -53,7 +53,7 @@ def test_five_bits_for_the_matrices_of_the_layers(tmp_path):
     with torch.no_grad():
         model.stack.layers[1].feedforward.up.weight.zero_()  # a group of nothing but zeros
         model.stack.layers[0].feedforward.up.weight[0, :4] = 3.0  # and one with something large
-    ch.Pipeline(model, ch.load("random-gpt2").tokenizer).save(tmp_path / "plain")
+    ch.pipeline.TextPipeline(model, ch.load("random-gpt2").tokenizer).save(tmp_path / "plain")
     (tmp_path / "packed").mkdir()
     pack(tmp_path / "plain", tmp_path / "packed", 5)
     packed = open_packed(tmp_path / "packed")

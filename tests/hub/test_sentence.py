@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 import clearhead as ch
 from clearhead.errors import CheckpointError, ConfigError, InputError
 from clearhead.models.bert import FAMILY, BertConfig
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
 
 st = pytest.importorskip("sentence_transformers")
@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
         max_position_embeddings=40, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     path = tmp_path_factory.mktemp("bert") / "plain"
-    Pipeline(FAMILY.make(config, "features"), tokenizer).save(path)
+    TextPipeline(FAMILY.make(config, "features"), tokenizer).save(path)
     return path
 
 

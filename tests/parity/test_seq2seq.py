@@ -13,7 +13,7 @@ import transformers
 from clearhead import hub, models
 from clearhead.errors import ConfigError, InputError
 from clearhead.models import family
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.text import load_tokenizer
 
 from .families import FAMILIES
@@ -330,7 +330,7 @@ def test_text_from_one_language_to_another(name, tmp_path):
         decoder_start_token_id=None if name == "mbart" else 2,
     )  # fmt: skip
     torch.manual_seed(0)
-    pipe = Pipeline(fam.make(config), tok)
+    pipe = TextPipeline(fam.make(config), tok)
     texts = ["the man", "so they walked over there"]
     with torch.no_grad():
         for p in pipe.model.parameters():

@@ -5,7 +5,7 @@ import random
 import torch
 
 from clearhead.models.bert import FAMILY, BertConfig
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
 
 GOOD, BAD = "good fine great lovely warm".split(), "bad poor dull awful cold".split()
@@ -22,7 +22,7 @@ def bert(folder, **more):
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=5, num_attention_heads=4, intermediate_size=64,
         max_position_embeddings=40, pad_token_id=tokenizer.pad_token_id, initializer_range=0.2, **more,
     )  # fmt: skip
-    Pipeline(FAMILY.make(config, "features"), tokenizer).save(folder)
+    TextPipeline(FAMILY.make(config, "features"), tokenizer).save(folder)
     return folder
 
 

@@ -11,7 +11,7 @@ import torch
 
 import clearhead as ch
 from clearhead.errors import InputError
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.studies import sentiment
 from clearhead.studies.frozen import default_cache
 from tests.studies.small import bert, sentences, table
@@ -139,7 +139,7 @@ def test_what_cannot_be_measured(folder, files, tmp_path):
     with pytest.raises(InputError, match="does not occur in the training data"):
         sentiment(pipe, files[0], table(tmp_path / "odd.tsv", [("the film", 7)]))
     with pytest.raises(InputError, match="loaded from a folder"):
-        sentiment(Pipeline(pipe.model, pipe.tokenizer), files[0], fine_tune=tmp_path / "run")
+        sentiment(TextPipeline(pipe.model, pipe.tokenizer), files[0], fine_tune=tmp_path / "run")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be kept"):
         sentiment(pipe, files[0], cache=tmp_path / "file" / "below")

@@ -70,7 +70,7 @@ def test_every_way(pipe):
 
 
 def test_a_sentence_model_shows_its_own(pipe):
-    pipe = ch.Pipeline(pipe.model, pipe.tokenizer, name="own", sentence=Sentence(
+    pipe = ch.pipeline.TextPipeline(pipe.model, pipe.tokenizer, name="own", sentence=Sentence(
         SentenceHead(Pooling(("max",)), [Normalize()])))  # fmt: skip
     row = next(r for r in similarity(pipe, PAIRS).rows if r.vectors == OWN)
     one, two = (pipe.embed([pair[n] for pair in PAIRS[:2]]).numpy() for n in (0, 1))

@@ -62,7 +62,7 @@ def data(tmp_path_factory):
     bert = models.family("bert")
     config = bert.config(vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
                          intermediate_size=64, max_position_embeddings=64)  # fmt: skip
-    ch.Pipeline(bert.make(config, "masked-lm"), words).save(folder / "encoder")
+    ch.pipeline.TextPipeline(bert.make(config, "masked-lm"), words).save(folder / "encoder")
     ch.load("random-gpt2").save(folder / "gpt2")
     return folder
 

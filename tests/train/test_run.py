@@ -259,7 +259,7 @@ def two_vocabularies(folder: Path) -> Path:
         "vocab_size": len(target), "source_vocab_size": len(source), "tie_source_embeddings": False,
         "pad_token_id": target.pad_token_id, "eos_token_id": target.eos_token_id,
         "decoder_start_token_id": target.eos_token_id})  # fmt: skip
-    ch.Pipeline(family.make(config), source.with_target(target)).save(folder)
+    ch.pipeline.TextPipeline(family.make(config), source.with_target(target)).save(folder)
     return folder
 
 

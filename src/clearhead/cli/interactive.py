@@ -12,7 +12,7 @@ from clearhead.cli.style import err, note, out, table_of
 from clearhead.errors import ClearheadError, InputError, did_you_mean
 from clearhead.generate import Options, PromptCache
 from clearhead.models.encoder_decoder import EncoderDecoderModel
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 
 COMMANDS = {
     "/undo": "take back the last line and its answer",
@@ -35,7 +35,7 @@ class Desk:
     options    what every turn is asked for; /set changes them
     """
 
-    def __init__(self, pipe: Pipeline, options: dict[str, Any], speed: bool = False) -> None:
+    def __init__(self, pipe: TextPipeline, options: dict[str, Any], speed: bool = False) -> None:
         self.pipe, self.options, self.speed = pipe, options, speed
         self.text = ""
         self._earlier: list[str] = []  # the text before each turn

@@ -13,7 +13,7 @@ from clearhead.errors import InputError
 
 if TYPE_CHECKING:
     from clearhead.explain import NextTokens
-    from clearhead.pipeline import Pipeline
+    from clearhead.pipeline import TextPipeline
 
 KEYS = {
     "Enter": "take the likeliest",
@@ -95,7 +95,7 @@ class Way:
 
     def __init__(
         self,
-        pipe: Pipeline,
+        pipe: TextPipeline,
         text: str | None,
         target: str = "",
         src_lang: str | None = None,

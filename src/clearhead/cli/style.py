@@ -15,7 +15,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from clearhead.pipeline import Pipeline
+    from clearhead.pipeline import TextPipeline
 
 MODEL_HELP = "A folder, a shipped name or a hub id."
 DEFAULT = "stories"  # the model that a verb takes where none is named
@@ -75,7 +75,7 @@ def open_model(
     device: str | None = None,
     revision: str | None = None,
     quantize: str | None = None,
-) -> Pipeline:
+) -> TextPipeline:
     """Load a model with a spinner; say so where its weights are random."""
     logger = logging.getLogger("clearhead")
     if not logger.handlers:
@@ -85,7 +85,7 @@ def open_model(
         from clearhead import zoo
         from clearhead.pipeline import load
 
-        pipe = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
+        pipe: TextPipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
     if name in zoo.SHIPPED and name.startswith("random-"):
         note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
     return pipe

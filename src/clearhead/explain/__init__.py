@@ -15,7 +15,6 @@ from clearhead.explain.patching import Patching, patching
 from clearhead.explain.positions import Positions, positions
 from clearhead.explain.prediction import Prediction, prediction
 from clearhead.explain.query_key import QueryKey, query_key
-from clearhead.explain.reading import Reading, read
 from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
@@ -40,7 +39,6 @@ __all__ = [
     "Positions",
     "Prediction",
     "QueryKey",
-    "Reading",
     "Saliency",
     "Sampling",
     "Similarity",
@@ -62,7 +60,6 @@ __all__ = [
     "positions",
     "prediction",
     "query_key",
-    "read",
     "saliency",
     "sampling",
     "similarity",

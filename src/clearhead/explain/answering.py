@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from clearhead.errors import InputError
-from clearhead.explain.reading import Reading, read
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, Reading, as_text
 from clearhead.text.units import units_of_ids
 
 NEW_TOKENS = 16  # that a model which goes on writes, where nobody says how many
@@ -20,7 +19,7 @@ NEW_TOKENS = 16  # that a model which goes on writes, where nobody says how many
 class Answer:
     """
     reading   the whole: what was read and, after it, what was written
-    begin     where the written part begins in `reading.written`; its length where nothing is written
+    begin     where the written part begins in `reading.outputs`; its length where nothing is written
     """
 
     reading: Reading
@@ -49,11 +48,11 @@ def answer(
     if not writes(pipe):
         if max_new_tokens:
             raise InputError(f"{pipe.name or 'This model'} is loaded for {pipe.model.task} and does not write.")
-        reading = read(pipe, text, pair, target)
-        return Answer(reading, len(reading.written))
+        reading = pipe.read(text, pair, target)
+        return Answer(reading, len(reading.outputs))
     if isinstance(pipe.model, EncoderDecoderModel):
         return _after_source(pipe, text, pair, target, max_new_tokens)
-    reading = read(pipe, text, pair)
+    reading = pipe.read(text, pair)
     ids = reading.inputs["input_ids"][0].tolist()
     begin = len(ids)
     if target is not None:
@@ -61,7 +60,7 @@ def answer(
     elif max_new_tokens == 0:
         return Answer(reading, begin)
     else:
-        written = pipe.write(text, max_new_tokens=max_new_tokens or NEW_TOKENS, num_return_sequences=1)[0]
+        written = as_text(pipe).write(text, max_new_tokens=max_new_tokens or NEW_TOKENS, num_return_sequences=1)[0]
         new, whole = written.token_ids, written.text
     ids = _fits(pipe, [*ids, *new])
     inputs = {"input_ids": torch.tensor([ids], device=pipe.model.device)}
@@ -72,17 +71,17 @@ def _after_source(
     pipe: Pipeline, text: str, pair: str | None, target: str | None, max_new_tokens: int | None
 ) -> Answer:
     if target is not None:
-        reading = read(pipe, text, pair, _words(target))
+        reading = pipe.read(text, pair, _words(target))
     elif max_new_tokens == 0:
         raise InputError("Without new tokens nothing is written. Give a target, or let the model write.")
     else:
         limit = {} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}
-        written = pipe.write(text, num_return_sequences=1, **limit)[0]
-        reading = read(pipe, text, pair, "")  # the source, and the token that starts the output
+        written = as_text(pipe).write(text, num_return_sequences=1, **limit)[0]
+        reading = pipe.read(text, pair, "")  # the source, and the token that starts the output
         start = reading.inputs["decoder_input_ids"][0, :1].tolist()
         ids = _fits(pipe, [*start, *written.token_ids])
         inputs = {**reading.inputs, "decoder_input_ids": torch.tensor([ids], device=pipe.model.device)}
-        reading = Reading(inputs, reading.tokens, units_of_ids(pipe.tokenizer.target, ids, written.new_text))
+        reading = Reading(inputs, reading.units, units_of_ids(pipe.tokenizer.target, ids, written.new_text))
     return Answer(reading, 1)
 
 

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, at_rest, call, places, read
+from clearhead.explain.reading import at_rest, call, places
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import special_ids, word_groups, word_units
 from clearhead.units import TokenUnit
 
@@ -243,13 +243,13 @@ def look(pipe: Pipeline, text: str, pair: str | None, target: str | None, side: 
         raise InputError(f"{model.family.title} has {shape}: side is {' or '.join(map(repr, sides))}, not {side!r}.")
     if side == "encoder" and target is None and model.language_head is not None:
         target = ""  # nothing needs to be written to see how the text is read
-    reading = read(pipe, text, pair, target)
+    reading = pipe.read(text, pair, target)
     if isinstance(model, EncoderDecoderModel):
         stack = model.encoder if side == "encoder" else model.decoder
-        queries = reading.tokens if side == "encoder" else reading.target
-        return Look(pipe, reading, side, stack, queries, reading.target if side == "decoder" else reading.tokens)  # type: ignore[arg-type]
+        queries = reading.units if side == "encoder" else reading.target
+        return Look(pipe, reading, side, stack, queries, reading.target if side == "decoder" else reading.units)  # type: ignore[arg-type]
     assert isinstance(model, TokenModel)
-    return Look(pipe, reading, "self", model.stack, reading.tokens, reading.tokens)
+    return Look(pipe, reading, "self", model.stack, reading.units, reading.units)
 
 
 def _check_computed(looked: Look, kept: dict[int, Tensor]) -> None:

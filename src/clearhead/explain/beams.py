@@ -16,7 +16,7 @@ from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import at_rest
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, as_text
 from clearhead.text.units import display_texts
 
 Fate = Literal["live", "dropped", "finished", "stopped"]
@@ -116,7 +116,7 @@ def beams(
     }
     asked: dict[str, Any] = {"num_beams": num_beams, "max_new_tokens": max_new_tokens, "length_penalty": length_penalty,
              "early_stopping": early_stopping, "src_lang": src_lang, "tgt_lang": tgt_lang}  # fmt: skip
-    writing = pipe.watch(text, **search, **asked)
+    writing = as_text(pipe).watch(text, **search, **asked)
     run, target = writing.run, pipe.tokenizer.target
     tree = _Tree(lambda ids: display_texts(target, ids))
     with at_rest(pipe.model):

@@ -88,8 +88,8 @@ def caching(pipe: Pipeline, text: str, max_new_tokens: int | None = 12) -> Cachi
     if max_new_tokens == 0:
         raise InputError("With max_new_tokens=0 nothing is written. Give 1 or more.")
     found = answer(pipe, text, max_new_tokens=max_new_tokens)
-    tokens = [token.text for token in found.reading.written]
-    source = [token.text for token in found.reading.tokens] if found.reading.target else []
+    tokens = [token.text for token in found.reading.outputs]
+    source = [token.text for token in found.reading.units] if found.reading.target else []
     costs = _Costs(model, len(source))
     steps = []
     for length in range(found.begin, len(tokens)):  # the step that writes tokens[length] has read all before it

@@ -16,14 +16,14 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, at_rest, call, places, read
+from clearhead.explain.reading import at_rest, call, places
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.heads import HeadInputs
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import display_texts, token_id
 from clearhead.units import TokenUnit
 
@@ -138,8 +138,8 @@ def hidden_states(
     _check_head(pipe)
     if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
         raise InputError(f"top_k is {top_k!r}; ask for at least one token.")
-    reading = read(pipe, text, pair, target)
-    tokens, source, causal = reading.written, reading.tokens if reading.target else [], _stack(model).causal
+    reading = pipe.read(text, pair, target)
+    tokens, source, causal = reading.outputs, reading.units if reading.target else [], _stack(model).causal
     predicts: Literal["next", "here"] = "next" if causal else "here"
     at = _positions(pipe, tokens, positions, causal, one=candidates is not None)
     states = _states(pipe, reading, at)  # (layers, positions, width)

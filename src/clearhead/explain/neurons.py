@@ -20,12 +20,12 @@ from clearhead.errors import ClearheadError, InputError
 from clearhead.explain.answering import answer, writes
 from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, at_rest, place, places, read
+from clearhead.explain.reading import at_rest, place, places
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import units_of_ids
 from clearhead.units import TokenUnit
 
@@ -187,7 +187,7 @@ def top_tokens(
         while group := list(islice(corpus, 1 if side == "decoder" else batch_size)):
             readings = [_one(pipe, text, side) for text in group]
             for (reading, shortened), values in zip(readings, _fired(pipe, readings, layer, neuron, side), strict=True):
-                tokens = reading.target if side == "decoder" else reading.tokens
+                tokens = reading.target if side == "decoder" else reading.units
                 seen, cut = seen + len(tokens), cut + shortened
                 total, fired = total + float(values.sum()), fired + int((values > 0).sum())
                 for n in np.argsort(-values, kind="stable")[:top]:
@@ -248,7 +248,7 @@ def listen(
     writes_itself = isinstance(model, EncoderDecoderModel) and side == "decoder" and writes(pipe)
     if target is None and not writes_itself and not (max_new_tokens and writes(pipe)):
         if isinstance(model, EncoderDecoderModel) and writes(pipe):  # the encoder has read before anything is written
-            reading = read(pipe, text, pair, "")
+            reading = pipe.read(text, pair, "")
         else:
             reading = answer(pipe, text, pair, None, max_new_tokens or 0).reading
     else:
@@ -257,7 +257,7 @@ def listen(
     with at_rest(model), trace(model, *names, detach=True) as seen:
         _through(pipe, reading.inputs, side)
     hidden = [seen[name][0].float().cpu().numpy() for name in names]  # (time, width) each
-    tokens = reading.target if side == "decoder" else reading.tokens
+    tokens = reading.target if side == "decoder" else reading.units
     return Heard(side, tokens, chosen, [part.shape[1] for part in hidden], np.concatenate(hidden, axis=1).T)
 
 
@@ -303,7 +303,7 @@ def _one(pipe: Pipeline, text: Any, side: Side | None) -> tuple[Reading, bool]:
     if side == "decoder":
         if not isinstance(text, tuple | list) or len(text) != 2:
             raise InputError("For the decoder each text is a pair: (what is read, what is written).")
-        return read(pipe, text[0], target=text[1]), False
+        return pipe.read(text[0], target=text[1]), False
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"Each text of the corpus is a string with at least one word, not {text!r}.")
     tokenizer, room = pipe.tokenizer, _stack(pipe, side).embed.max_length
@@ -331,7 +331,7 @@ def _fired(
         _through(pipe, inputs, side)
     values = seen[name][..., neuron].float().cpu().numpy()  # (texts, time)
     for (reading, _), row in zip(readings, values, strict=True):
-        yield row[: len(reading.target if side == "decoder" else reading.tokens)]
+        yield row[: len(reading.target if side == "decoder" else reading.units)]
 
 
 def _clusters(activations: np.ndarray, groups: int, seed: int) -> np.ndarray:

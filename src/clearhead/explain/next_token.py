@@ -14,7 +14,7 @@ from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, as_text
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def begin(
             raise InputError(
                 f"{name} is for a model that reads one text and writes another; {_name(pipe)} only goes on."
             )
-    return None, pipe.encode_prompts(text)[1]
+    return None, as_text(pipe).encode_prompts(text)[1]
 
 
 def _begin_writing(
@@ -123,14 +123,14 @@ def _begin_writing(
     model, asked = pipe.model, {"src_lang": src_lang, "tgt_lang": tgt_lang}
     if pipe.tokenizer.languages is None and (src_lang or tgt_lang):
         raise InputError(f"{_name(pipe)} knows no languages by name: leave src_lang and tgt_lang out.")
-    reader, options = pipe.in_languages(asked)
+    reader, options = as_text(pipe).in_languages(asked)
     start = options.get("decoder_start_token_id", getattr(model.config, "decoder_start_token_id", None))
     forced = options.get("forced_bos_token_id", getattr(model.config, "forced_bos_token_id", None))
     if start is None:
         raise InputError("The configuration does not say which token starts the output. For mBART, give tgt_lang.")
     given = [start] if forced is None else [start, forced]
     given += pipe.tokenizer.target.encode(target, add_special_tokens=False) if target else []
-    return pipe.encode_prompts(text, reader)[1], torch.tensor([given], device=model.device)
+    return as_text(pipe).encode_prompts(text, reader)[1], torch.tensor([given], device=model.device)
 
 
 def _name(pipe: Pipeline) -> str:

@@ -182,7 +182,7 @@ def _check_tap(pipe: Pipeline, name: str, tap: str) -> None:
 
 
 def _check_pair(good: Look, bad: Look) -> None:
-    if [t.id for t in good.reading.tokens] == [t.id for t in bad.reading.tokens]:
+    if [t.id for t in good.reading.units] == [t.id for t in bad.reading.units]:
         raise InputError("The two texts are the same to this model: there is nothing to swap. Change a word in one.")
     if len(good.queries) != len(bad.queries):
         ours, theirs = ("  ".join(repr(token.text) for token in looked.queries) for looked in (good, bad))
@@ -297,7 +297,7 @@ def _patched(
     """What is measured with each layer and column swapped, and beside it without: the last row of every batch."""
     model = bad.pipe.model
     runs = list(product(names, range(len(swap.columns))))
-    time = max(len(bad.queries), len(bad.keys), len(bad.reading.tokens))
+    time = max(len(bad.queries), len(bad.keys), len(bad.reading.units))
     size = rows_at_once(time, model.config.hidden_size, bad.head_count) - 1
     memory = None
     if isinstance(model, EncoderDecoderModel) and bad.side != "encoder":

@@ -12,7 +12,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, at_rest, call, read
+from clearhead.explain.reading import at_rest, call
 from clearhead.models.heads import (
     ChoiceHead,
     LanguageHead,
@@ -23,7 +23,7 @@ from clearhead.models.heads import (
     SpanHead,
     TokenHead,
 )
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import display_texts, units_of_ids
 from clearhead.units import TokenUnit
 
@@ -91,7 +91,7 @@ def prediction(
     if choices is not None:
         raise InputError(f"{_name(pipe)} is loaded for {pipe.model.task}; only multiple choice takes choices.")
     _check(pipe, head, pair)
-    reading = read(pipe, text, pair)
+    reading = pipe.read(text, pair)
     with at_rest(pipe.model):
         out = call(pipe, reading)
     answers: list[Answer] = []
@@ -107,17 +107,17 @@ def prediction(
     elif isinstance(head, TokenHead):
         answers = [
             _one("token-label", labels, row, position)
-            for position, (token, row) in enumerate(zip(reading.tokens, out.logits[0], strict=True))
+            for position, (token, row) in enumerate(zip(reading.units, out.logits[0], strict=True))
             if not token.special
         ]
     elif isinstance(head, ReplacedHead):
-        for position, (token, score) in enumerate(zip(reading.tokens, out.logits[0].float().tolist(), strict=True)):
+        for position, (token, score) in enumerate(zip(reading.units, out.logits[0].float().tolist(), strict=True)):
             if not token.special:
                 chance = float(torch.tensor(score).sigmoid())
                 answers.append(Answer("replaced", position, [Choice("replaced", chance, score)]))
     elif isinstance(head, SpanHead):
         answers = _spans(pipe, reading, out.start_logits[0].float(), out.end_logits[0].float(), top_k)
-    return Prediction(pipe.name, pipe.model.task, reading.written, answers)
+    return Prediction(pipe.name, pipe.model.task, reading.outputs, answers)
 
 
 def _name(pipe: Pipeline) -> str:
@@ -160,7 +160,7 @@ def _sequence(pipe: Pipeline, labels: list[str], logits: Tensor) -> Answer:
 def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed: bool) -> list[Answer]:
     """The likeliest words for every mask in the text."""
     mask = pipe.tokenizer.mask_token_id
-    places = [n for n, token in enumerate(reading.tokens) if token.id == mask]
+    places = [n for n, token in enumerate(reading.units) if token.id == mask]
     if needed and not places:
         raise InputError(f"Nothing is hidden in the text. Write {pipe.tokenizer.mask_token} where a word is missing.")
     found = []
@@ -176,13 +176,13 @@ def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed:
 
 def _spans(pipe: Pipeline, reading: Reading, start: Tensor, end: Tensor, top_k: int) -> list[Answer]:
     """The likeliest places in the second text, by p(start) · p(end), at most 30 tokens long."""
-    inside = torch.tensor([token.segment == 1 and not token.special for token in reading.tokens], device=start.device)
+    inside = torch.tensor([token.segment == 1 and not token.special for token in reading.units], device=start.device)
     log_p = start.log_softmax(-1)[:, None] + end.log_softmax(-1)[None, :]  # (first, last)
     score = start[:, None] + end[None, :]
     possible = torch.ones_like(log_p).triu().tril(29).bool() & inside[:, None] & inside[None, :]
     best = log_p.masked_fill(~possible, -torch.inf).flatten().topk(min(top_k, int(possible.sum())))
     spans = [divmod(n, len(start)) for n in best.indices.tolist()]
-    ids = [token.id for token in reading.tokens]
+    ids = [token.id for token in reading.units]
     found = [
         Choice(pipe.tokenizer.decode(ids[a : b + 1]).strip(), float(log_p[a, b].exp()), float(score[a, b]))
         for a, b in spans

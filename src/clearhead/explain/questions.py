@@ -30,7 +30,7 @@ from clearhead.explain.patching import patching
 from clearhead.explain.positions import positions
 from clearhead.explain.prediction import prediction
 from clearhead.explain.query_key import query_key
-from clearhead.explain.reading import at_rest, call, read
+from clearhead.explain.reading import at_rest, call
 from clearhead.explain.saliency import METHODS, saliency
 from clearhead.explain.sampling import sampling
 from clearhead.explain.scores import scores_of
@@ -327,7 +327,7 @@ def _two_likeliest(
     looked = hidden_states(pipe, text, position, top_k=1, pair=second, target=target)
     where = looked.positions[-1 if looked.predicts == "next" else 0]
     with at_rest(pipe.model):
-        scores = call(pipe, read(pipe, text, second, target)).logits[0, where]
+        scores = call(pipe, pipe.read(text, second, target)).logits[0, where]
     found: list[int] = scores.topk(2).indices.tolist()
     return found
 

@@ -407,9 +407,9 @@ def _ask(
     if said is not None and not isinstance(said, str):
         raise InputError(f"The target is a text that the model is made to write, not {said!r}.")
     told = answer(pipe, text, pair, said, max_new_tokens)
-    reading, source = told.reading, len(told.reading.tokens) if told.reading.target else 0
-    tokens = reading.tokens + reading.target
-    here = reading.written
+    reading, source = told.reading, len(told.reading.units) if told.reading.target else 0
+    tokens = reading.units + reading.target
+    here = reading.outputs
     words = pipe.tokenizer.target
     language = model.language_head is not None
     rows: list[int] | None

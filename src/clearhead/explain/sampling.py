@@ -16,7 +16,7 @@ from clearhead.errors import InputError
 from clearhead.explain.answering import writes
 from clearhead.explain.finding import Finding
 from clearhead.explain.reading import at_rest
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, as_text
 from clearhead.text.units import display_texts
 
 SHAPES = ("temperature", "top_k", "top_p")  # in the order in which they act
@@ -119,7 +119,8 @@ def sampling(
         "src_lang": src_lang,
         "tgt_lang": tgt_lang,
     }
-    run = pipe.watch(text, do_sample=True, num_beams=1, num_return_sequences=draws, seed=seed, **asked).run
+    options = {"num_beams": 1, "num_return_sequences": draws, "seed": seed, **asked}
+    run = as_text(pipe).watch(text, do_sample=True, **options).run
     with at_rest(pipe.model):
         steps = run.steps()
         step = next(steps)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.next_token import Candidate
-from clearhead.explain.reading import Reading, place
+from clearhead.explain.reading import place
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import display_texts, token_id
 
 _AT_ONCE = 2**26  # numbers in flight in one forward pass, roughly: 256 MiB
@@ -45,7 +45,7 @@ class Scores:
             if asked is not None:
                 raise InputError("The whole text has one label: leave the position out.")
             return None
-        tokens = reading.written
+        tokens = reading.outputs
         if asked is not None:
             return place("position", asked, len(tokens), f"there are {len(tokens)} tokens")
         if self.of == "the next token":

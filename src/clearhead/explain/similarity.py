@@ -23,11 +23,11 @@ from torch import Tensor
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.attention import Places
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import Reading, at_rest, call, places, read
+from clearhead.explain.reading import at_rest, call, places
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.tracing import trace
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, Reading
 
 Measure = Literal["cka", "cca"]
 LEAST = 4  # tokens; the unbiased estimate is not defined for fewer
@@ -198,8 +198,8 @@ def _aligned_states(
     for text in texts:
         x = _read(a, text)
         y = x if b is a else _read(b, text)
-        if [(t.id, t.text) for t in x.tokens] == [(t.id, t.text) for t in y.tokens]:
-            groups = [([n], [n]) for n, token in enumerate(x.tokens) if not token.special]
+        if [(t.id, t.text) for t in x.units] == [(t.id, t.text) for t in y.units]:
+            groups = [([n], [n]) for n, token in enumerate(x.units) if not token.special]
         else:
             groups, same = _stretches(text, _spans(x, text), _spans(y, text)), False
         groups = groups[skip:]
@@ -218,7 +218,7 @@ def _read(pipe: Pipeline, text: str) -> Reading:
     reads_two = isinstance(model, EncoderDecoderModel) and (
         model.language_head is not None or not model.target_is_source
     )
-    return read(pipe, text, target="" if reads_two else None)  # only the encoder is looked at: nothing is to be written
+    return pipe.read(text, target="" if reads_two else None)  # only the encoder is looked at: nothing is to be written
 
 
 def _states(pipe: Pipeline, reading: Reading) -> Tensor:
@@ -240,7 +240,7 @@ def _averaged(states: Tensor, groups: list[list[int]]) -> Tensor:
 def _spans(reading: Reading, text: str) -> list[tuple[int, int]]:
     """Where each token stands in the text, without the spaces around it; (0, 0) where it stands for none of it."""
     found = []
-    for token in reading.tokens:
+    for token in reading.units:
         part = text[token.start : token.end]
         if token.special or not part.strip():
             found.append((0, 0))

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import read
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
@@ -272,9 +271,9 @@ def _read(
     side = side or "decoder"
     if side not in ("encoder", "decoder"):
         raise InputError(f"The walk follows the encoder or the decoder, not {side!r}.")
-    reading = read(pipe, text, None, "" if side == "encoder" and model.language_head is not None else target)
-    followed = reading.tokens if side == "encoder" else reading.target
-    source = [token.text for token in reading.tokens]
+    reading = pipe.read(text, None, "" if side == "encoder" and model.language_head is not None else target)
+    followed = reading.units if side == "encoder" else reading.target
+    source = [token.text for token in reading.units]
     stack = model.encoder if side == "encoder" else model.decoder
     return reading.inputs, [token.id for token in followed], [token.text for token in followed], stack, side, source
 

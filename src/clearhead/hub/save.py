@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors import SafetensorError
 
+from clearhead.codec import Codec
 from clearhead.errors import CheckpointError, InputError
 from clearhead.files import atomic_folder
 from clearhead.hub.assign import published_tensors
@@ -18,9 +19,6 @@ from clearhead.hub.sentence import Sentence, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
 from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
-
-if TYPE_CHECKING:
-    from clearhead.text import Tokenizer
 
 # what a configuration and a generation_config.json both say
 IN_BOTH_FILES = (
@@ -37,13 +35,13 @@ IN_BOTH_FILES = (
 def save_model(
     model: Model,
     folder: str | os.PathLike[str],
-    tokenizer: Tokenizer | None = None,
+    codec: Codec | None = None,
     *,
     sentence: Sentence | None = None,
     overwrite: bool = False,
     max_shard_size: int = 5 * 2**30,
 ) -> Path:
-    """Write config.json, model.safetensors and tokenizer files: all of them, or (on any failure) none."""
+    """Write config.json, model.safetensors and the codec's files: all of them, or (on any failure) none."""
     if not isinstance(folder, str | os.PathLike):
         raise InputError(f"A model is saved to a folder's name or path, not to {type(folder).__name__}.")
     if model.quantized:
@@ -62,8 +60,8 @@ def save_model(
         raise CheckpointError(f"Cannot write to {str(target)[:200]!r}: {why}.") from None
     try:
         with atomic_folder(target) as work:
-            _write_model(work, model, tokenizer, sentence, max_shard_size)
-            _carry_over(target, work, tokenizer is not None)
+            _write_model(work, model, codec, sentence, max_shard_size)
+            _carry_over(target, work, codec is not None)
     except (OSError, SafetensorError) as error:  # a full disk is either of them
         why = getattr(error, "strerror", None) or error
         raise CheckpointError(f"The model was not saved to {target}: {why}.") from None
@@ -73,7 +71,7 @@ def save_model(
 def _write_model(
     folder: Path,
     model: Model,
-    tokenizer: Tokenizer | None,
+    codec: Codec | None,
     sentence: Sentence | None,
     max_shard_size: int,
 ) -> None:
@@ -92,8 +90,8 @@ def _write_model(
         shared = {key: value for key, value in shared.items() if value is not None}
         _write_json(folder / GENERATION, shared | model.generation)
     write_weights(folder, published_tensors(model), max_shard_size)
-    if tokenizer is not None:
-        tokenizer.save(folder)
+    if codec is not None:
+        codec.save(folder)
     if sentence is not None:
         write_sentence(folder, sentence, model.config.hidden_size)
 

@@ -25,6 +25,7 @@ class Family:
     default_task    what to load when the checkpoint does not say
     init            draws first weights: (config, the model or a part of it)
     parent          the family it grew from; what it changed is computed, not written down (models/compare.py)
+    modality        what it reads, which decides its pipeline: "text" …
     presets         published sizes by name: the config values that differ from the family's defaults
     """
 
@@ -37,6 +38,7 @@ class Family:
     architectures: Mapping[str, str]
     default_task: str
     parent: str | None = None
+    modality: str = "text"
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     older_names: Mapping[str, str] = field(default_factory=dict)
 

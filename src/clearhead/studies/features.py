@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.studies.frozen import Frozen, encoder, frozen, longest
 from clearhead.studies.probe import fitted, logistic_regression, scikit_learn
 from clearhead.studies.study import Study, Watch, silent
@@ -76,7 +76,7 @@ class FeaturesStudy(Study):
 
 
 def features(
-    pipe: Pipeline,
+    pipe: TextPipeline,
     train: Any,
     test: Any,
     *,

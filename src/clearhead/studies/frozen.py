@@ -18,7 +18,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.files import atomic_paths
 from clearhead.models.stack_model import TokenModel
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.studies.study import Watch, silent
 from clearhead.train.objectives.base import Batch, Example
 from clearhead.train.objectives.texts import TextObjective
@@ -41,14 +41,14 @@ class Frozen:
         return np.stack(rows) if rows[0].ndim == 1 else np.concatenate(rows)
 
 
-def encoder(pipe: Pipeline) -> TokenModel:
+def encoder(pipe: TextPipeline) -> TokenModel:
     """The pipeline's model, if it has one stack to look into."""
     if not isinstance(pipe.model, TokenModel):
         raise InputError("An encoder–decoder has no single stack to take features from. Load an encoder.")
     return pipe.model
 
 
-def longest(pipe: Pipeline) -> int:
+def longest(pipe: TextPipeline) -> int:
     """How many tokens the model can read."""
     own = pipe.sentence.max_seq_length if pipe.sentence is not None else None
     return min(v for v in (own, pipe.tokenizer.model_max_length, encoder(pipe).stack.embed.max_length) if v)
@@ -56,7 +56,7 @@ def longest(pipe: Pipeline) -> int:
 
 @torch.no_grad()
 def frozen(
-    pipe: Pipeline,
+    pipe: TextPipeline,
     objective: TextObjective,
     examples: Sequence[Example],
     keep: Keep,

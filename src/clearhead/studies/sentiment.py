@@ -20,7 +20,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models.sentence import Pooling
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.studies.frozen import Frozen, frozen, longest
 from clearhead.studies.probe import logistic_regression, scikit_learn
 from clearhead.studies.study import Study, Watch, silent
@@ -73,7 +73,7 @@ class SentimentStudy(Study):
 
 
 def sentiment(
-    pipe: Pipeline,
+    pipe: TextPipeline,
     train: Any,
     test: Any = None,
     *,
@@ -152,7 +152,9 @@ def _examples(objective: Classification, source: Source, limit: int | None = Non
     return [example for record in itertools.islice(source.records(), limit) for example in objective.encode(record)]
 
 
-def _vectors(pipe: Pipeline, objective: Classification, examples: list[Example], cache: Any, watch: Watch) -> Frozen:
+def _vectors(
+    pipe: TextPipeline, objective: Classification, examples: list[Example], cache: Any, watch: Watch
+) -> Frozen:
     def keep(states: tuple[Tensor, ...], batch: Batch) -> dict[str, list[Tensor]]:
         mask = batch.inputs["attention_mask"]
         return {name: list(pool(states[-1], mask)) for name, pool in POOLINGS.items()}
@@ -183,7 +185,7 @@ def _score(name: str, read: dict[str, Frozen], wanted: dict[str, np.ndarray], fo
 
 
 def _fine_tuned(
-    pipe: Pipeline,
+    pipe: TextPipeline,
     train: Any,
     test: Any,
     valid: Any,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models.sentence import Pooling
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.studies.frozen import encoder, frozen, longest
 from clearhead.studies.study import Study, Watch, silent
 from clearhead.train.data.sources import open_source
@@ -148,7 +148,7 @@ class SimilarityStudy(Study):
 
 
 def similarity(
-    pipe: Pipeline,
+    pipe: TextPipeline,
     data: Any = None,
     *,
     cache: str | os.PathLike[str] | None = None,
@@ -209,7 +209,7 @@ class _Texts(TextObjective):
         return Batch(self.inputs(examples), {}, 0)
 
 
-def _vectors(pipe: Pipeline, texts: list[str], cache: Any, watch: Watch) -> dict[str, np.ndarray]:
+def _vectors(pipe: TextPipeline, texts: list[str], cache: Any, watch: Watch) -> dict[str, np.ndarray]:
     """Every way's vectors: (texts, width)."""
     head: nn.Module | None = None if pipe.sentence is None else pipe.sentence.head
     encoder(pipe)

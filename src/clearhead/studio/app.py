@@ -139,9 +139,12 @@ class Studio:
         """The text, piece by piece as events of the job, and whole in the last one."""
         pipe = self._load(request.model, job)
         with self.jobs.turn(job):
+            from clearhead.pipeline import as_text
+
             job.progress("working")
             began = time.perf_counter()
-            writing = pipe.watch(request.text or None, log_probs=False, num_return_sequences=1, **request.options)
+            writer = as_text(pipe)
+            writing = writer.watch(request.text or None, log_probs=False, num_return_sequences=1, **request.options)
             pieces = writing.pieces()
             with job.watching(pipe.model):  # the whole prompt; then a look between two tokens is enough
                 piece = next(pieces, None)

@@ -177,10 +177,10 @@ def test_classifiers():
 
 
 def test_a_teacher_by_its_folder(tmp_path):
-    from clearhead.pipeline import Pipeline
+    from clearhead.pipeline import TextPipeline
 
     large = teacher()
-    Pipeline(large, wordpiece()).save(tmp_path / "teacher")
+    TextPipeline(large, wordpiece()).save(tmp_path / "teacher")
     objective = Distillation(wordpiece(), 20, teacher=str(tmp_path / "teacher"))
     assert torch.equal(objective.teacher.stack.embed.tokens.weight, large.stack.embed.tokens.weight)
     assert not any(parameter.requires_grad for parameter in objective.teacher.parameters())

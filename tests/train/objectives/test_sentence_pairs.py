@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from clearhead import load
 from clearhead.errors import ConfigError, InputError
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.train.objectives.sentence_pairs import (
     SentenceContrastive,
     SentenceSimilarity,
@@ -45,7 +45,7 @@ def ready(objective, records):
 
 def vectors_of(model, texts, pooling="mean"):
     """By the pipeline, one by one: (texts, width)"""
-    return torch.stack([Pipeline(model, wordpiece()).embed(text, pooling=pooling) for text in texts])
+    return torch.stack([TextPipeline(model, wordpiece()).embed(text, pooling=pooling) for text in texts])
 
 
 def test_both_sides_in_one_pass():
@@ -180,7 +180,7 @@ def test_it_is_learned(kind, records, options, name):
 def test_what_comes_out_is_a_sentence_bert_folder(tmp_path):
     objective = SentenceContrastive(wordpiece(), 16, normalize=True)
     model, module, batch = ready(objective, MATCHES)
-    pipe = Pipeline(model, wordpiece(), sentence=objective.sentence())
+    pipe = TextPipeline(model, wordpiece(), sentence=objective.sentence())
     pipe.save(tmp_path / "out")
     again = load(tmp_path / "out")
     assert again.sentence.max_seq_length == 16

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import TextPipeline
 from clearhead.train.objectives.base import IGNORED
 from clearhead.train.objectives.seq2seq import PromptedLM, Seq2Seq
 from tests.train.objectives.small import bpe, encoded, learns, small, wordpiece
@@ -243,7 +243,7 @@ def test_examination_by_writing(monkeypatch):
         Seq2Seq(tok, 30, bleu="zhh")
     objective = Seq2Seq(tok, 30, target_length=6, beams=2, bleu="zh")
     model = small("transformer", objective.task, tok, **objective.configure({}))
-    pipe = Pipeline(model, tok)
+    pipe = TextPipeline(model, tok)
     long_first = [RECORDS[1], RECORDS[0]]
     assert objective.examine(pipe, long_first) == {"bleu": 12.5}
     assert seen["references"] == [["the sea", "a dog ran away"]] and seen["tokenize"] == "zh"
@@ -260,7 +260,7 @@ def test_a_decoder_is_judged_by_its_answer_alone(monkeypatch):
     objective = PromptedLM(tok, 5)
     model = small("gpt2", objective.task, bpe(), **objective.configure({}))
     objective.trained(model)
-    objective.examine(Pipeline(model, tok), RECORDS)
+    objective.examine(TextPipeline(model, tok), RECORDS)
     assert not any("cat" in answer or "<|answer|>" in answer for answer in seen["answers"])
 
 

@@ -428,10 +428,10 @@ class _Run:
             )
         return text
 
-    def _pipeline(self, model: Model) -> pipeline.Pipeline:
+    def _pipeline(self, model: Model) -> pipeline.TextPipeline:
         """The model as a user will have it."""
         name, sentence = str(self.folder / "model"), self.objective.sentence()
-        return pipeline.Pipeline(model, self.objective.tokenizer, name=name, sentence=sentence)
+        return pipeline.TextPipeline(model, self.objective.tokenizer, name=name, sentence=sentence)
 
     # ---- precision
 

@@ -24,7 +24,7 @@ from clearhead.text.builders.templates import BERT
 
 if TYPE_CHECKING:
     from clearhead.hub import Sentence
-    from clearhead.pipeline import Pipeline
+    from clearhead.pipeline import TextPipeline
 
 Record = Mapping[str, Any]  # a row of the data; a source adds "where", a file and line for messages
 Example = dict[str, Any]  # one-dimensional arrays of numbers, or plain numbers: what a table on disk can hold
@@ -170,7 +170,7 @@ class Objective:
         if options:
             raise InputError(f"{cls.name} is examined in one way only: leave {', '.join(options)} out.")
 
-    def examine(self, pipe: Pipeline, records: Iterator[Record], **options: Any) -> dict[str, float]:
+    def examine(self, pipe: TextPipeline, records: Iterator[Record], **options: Any) -> dict[str, float]:
         """Once, at the end: measures that need the finished model as a user has it (what it writes, BLEU)."""
         return {}
 

@@ -20,7 +20,7 @@ from clearhead.train.objectives.base import Batch, Example, Record, term_sums
 from clearhead.train.objectives.texts import TextObjective, has_segments, place, text_of
 
 if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
+    from clearhead.pipeline import TextPipeline
 
 
 @dataclass
@@ -173,7 +173,7 @@ class QuestionAnswering(TextObjective):
         return super().report(sums) | {"exact_positions": sums["right"] / max(sums["loss.count"], 1)}
 
     @torch.no_grad()
-    def examine(self, pipe: Pipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
+    def examine(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
         """Exact match and F1 in percent, as SQuAD's own script has them: the best over the answers that are right."""
         self.check_examination(options, {})
         pairs = [(self.answers(record), record) for record in records]
@@ -189,7 +189,7 @@ class QuestionAnswering(TextObjective):
         return {"exact_match": 100 * exact / len(pairs), "f1": 100 * f1 / len(pairs)}
 
     @torch.no_grad()
-    def answer(self, pipe: Pipeline, record: Record, may_refuse: bool = False) -> str:
+    def answer(self, pipe: TextPipeline, record: Record, may_refuse: bool = False) -> str:
         """The best span over all windows: start ≤ end, no longer than answer_length, inside the context.
 
         may_refuse   "" where [CLS] scores higher than every span, as in SQuAD 2

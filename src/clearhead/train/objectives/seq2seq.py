@@ -24,7 +24,7 @@ from clearhead.train.objectives.spans import read_and_write
 from clearhead.train.objectives.texts import grow_vocabulary, text_of
 
 if TYPE_CHECKING:
-    from clearhead.pipeline import Pipeline
+    from clearhead.pipeline import TextPipeline
 
 TooLong = Literal["drop", "cut"]
 
@@ -87,7 +87,7 @@ class TextToText(Objective):
         languages = ("src_lang", "tgt_lang")  # are the tokenizer's business
         Options.from_keywords(_asked(beams, {name: v for name, v in options.items() if name not in languages}))
 
-    def examine(self, pipe: Pipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
+    def examine(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
         """BLEU (sacrebleu) of what the model writes for each source, by beam search."""
         try:
             import sacrebleu  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -127,7 +127,7 @@ def _check_bleu(cut: str) -> None:
 class Seq2Seq(TextToText):
     """Teacher forcing: the encoder reads the source, the decoder the target one step late, up to its END.
 
-    The source is encoded as `Pipeline.generate` will encode it; the target by the tokenizer's `target`. The model
+    The source is encoded as `TextPipeline.generate` will encode it; the target by the tokenizer's `target`. The model
     shifts the labels itself, from its start token on.
 
     source_tokenizer   for a source with a vocabulary of its own (in a recipe: where it is); by default what came with

@@ -1,0 +1,84 @@
+"""What every pipeline is: a model with its codec. What goes in and comes out is the business of its subclasses."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from clearhead import hub
+from clearhead.codec import Codec
+from clearhead.errors import InputError
+from clearhead.models import Model
+from clearhead.text import Tokenizer
+from clearhead.units import Unit
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An input as a model reads it: the tensors to call it with, and the units to show beside every number.
+
+    inputs   what the model is called with, one row each
+    units    what its (only) stack reads; of an encoder–decoder, what the encoder reads
+    target   what the decoder reads, from its start token on; empty without one
+    """
+
+    inputs: dict[str, Tensor]
+    units: list[Any]  # of one kind: TokenUnit, PatchUnit, NoteUnit
+    target: list[Any]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The units at which the head gives its answers: the decoder's, where there is one."""
+        return self.target or self.units
+
+
+class Pipeline:
+    """`model` is the network, `codec` turns what a person gives into what it reads."""
+
+    def __init__(self, model: Model, codec: Codec | None, name: str = "") -> None:
+        self.model = model
+        self.codec = codec
+        self.name = name
+
+    @classmethod
+    def from_folder(cls, folder: os.PathLike[str], model: Model, name: str = "") -> Pipeline:
+        """Around a model that was loaded from `folder`: its codec is read there too."""
+        raise NotImplementedError
+
+    @property
+    def title(self) -> str:
+        """How a sentence begins that speaks of it."""
+        return self.name or "This model"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The codec of a model that reads text."""
+        if not isinstance(self.codec, Tokenizer):
+            raise InputError(f"{self.title} reads no text: its family is {self.model.family.title}.")
+        return self.codec
+
+    def read(self, raw: Any, /, pair: Any = None, target: Any = None) -> Reading:
+        """How the model reads an input: what explanations look at.
+
+        pair     a second text, for models that read two
+        target   of an encoder–decoder: what it is made to write
+        """
+        if self.codec is None:
+            raise InputError(f"{self.title} came without a codec: it takes tensors only, through .model(…).")
+        if pair is not None or target is not None:
+            raise InputError(f"{self.title} reads one input at a time, and nothing beside it.")
+        inputs = {name: tensor.to(self.model.device) for name, tensor in self.codec(raw).items()}
+        units: list[Unit] = self.codec.units(raw)
+        return Reading(inputs, units, [])
+
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors and the codec's files: whole, or not at all."""
+        hub.save_model(self.model, folder, self.codec, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        size = f"{self.model.num_parameters():,} parameters"
+        kind = self.model.quantized or self.model.dtype
+        return f"<{self.name or 'model'}: {self.model.family.title} for {self.model.task}, {size}, {kind}>"

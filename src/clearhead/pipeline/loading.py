@@ -1,0 +1,75 @@
+"""`ch.load`: from a name to a model in its pipeline. The family says what is read, and so which pipeline it is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead import hub, zoo
+from clearhead.errors import InputError
+from clearhead.models import Family
+from clearhead.pipeline.base import Pipeline
+from clearhead.pipeline.text import TextPipeline
+
+# what a family reads (Family.modality) -> its pipeline, as module:class
+PIPELINES = {"text": "clearhead.pipeline.text:TextPipeline"}
+
+
+def pipeline_class(family: Family) -> type[Pipeline]:
+    module, _, name = PIPELINES[family.modality].partition(":")
+    cls: type[Pipeline] = getattr(importlib.import_module(module), name)
+    return cls
+
+
+def load(
+    where: str | os.PathLike[str],
+    task: str | None = None,
+    dtype: torch.dtype | str | None = None,
+    device: torch.device | str | None = None,
+    revision: str | None = None,
+    ignore_options: Iterable[str] = (),
+    quantize: str | None = None,
+) -> Any:
+    """Load a model and its codec, as the pipeline for what its family reads.
+
+    where            a folder, a shipped name ("random-gpt2"), or a hub id ("openai-community/gpt2")
+    task             which head; by default the checkpoint's own
+    dtype            "float32", "bfloat16" …; by default as stored
+    device           where to put it; by default the CPU
+    revision         a branch, tag or commit of a hub repository
+    ignore_options   configuration keys that Clearhead does not know and you know to be harmless
+    quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
+                     "auto": measure this machine and choose (hub/precision.py)
+    """
+    place, kind = hub.as_device(device), hub.as_dtype(dtype)
+    hub.check_quantize(quantize, kind, place)
+    name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
+    card = zoo.SHIPPED.get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
+    if card is not None and card.make is not None:
+        model, made = card.make(task)
+        model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
+        return TextPipeline(model, made, name=name)
+    root = folder_of(where, revision)
+    folder = hub.transformer_folder(root)
+    if task is None and hub.is_sentence_folder(root):
+        task = "features"
+    model = hub.load_model(folder, task, dtype, device, ignore_options, quantize)
+    return pipeline_class(model.family).from_folder(root, model, name)
+
+
+def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Path:
+    """The folder of a model: its own, a shipped one's, or where a hub's files were put."""
+    name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
+    if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
+        folder = zoo.SHIPPED[name].folder
+        if folder is None:
+            raise InputError(f"{name} has no files: it is drawn anew each time. Begin with a family instead.")
+        if revision is not None:
+            raise InputError(f"{name} comes with the package; only a model from the hub has a revision.")
+        return folder
+    return hub.locate(where, revision, tuple(zoo.SHIPPED))

@@ -1,0 +1,108 @@
+"""How a text is read for an explanation: the tensors of one call, and the units at its places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clearhead.errors import InputError
+from clearhead.models.heads import ChoiceHead
+from clearhead.nn.segment_recurrence import RelativeAttention
+from clearhead.nn.stack import Stack
+from clearhead.pipeline.base import Reading
+from clearhead.text.units import units_of, units_of_ids
+
+if TYPE_CHECKING:
+    from clearhead.pipeline.text import TextPipeline
+
+
+def read_text(pipe: TextPipeline, text: str, pair: str | None = None, target: str | None = None) -> Reading:
+    """How `pipe` reads a text, or a pair of texts.
+
+    target   of an encoder–decoder: what it is made to write. Without one it writes its own answer first.
+    """
+    model = pipe.model
+    for name, value in (("text", text), ("pair", pair), ("target", target)):
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"The {name} must be a string, not {type(value).__name__}.")
+    if text is None or not text.strip():
+        raise InputError("There is no text to explain. Give at least one word.")
+    if pair is not None and not pair.strip():
+        raise InputError("The second text is empty. Leave it out, or give at least one word.")
+    if isinstance(model.head, ChoiceHead):
+        raise InputError(
+            f"{pipe.title} is loaded for {model.task}, which reads several texts at once. Load it for another task."
+        )
+    if model.is_encoder_decoder:
+        if pair is not None:
+            raise InputError("An encoder–decoder reads one text: leave the second out.")
+        return _read_and_write(pipe, model, text, target)
+    if target is not None:
+        raise InputError(f"{pipe.title} has one stack, which reads; only an encoder–decoder has a target.")
+    stack = model.output_stack
+    if model.is_causal and pair is None and model.language_head is not None:
+        ids = pipe.encode_prompts(text)[1]  # without an end token: the model is to go on
+        _check_length(pipe, "text", stack, ids.shape[1])
+        return Reading({"input_ids": ids}, units_of_ids(pipe.tokenizer, ids[0].tolist(), text), [])
+    encoding = pipe.tokenizer(text, pair)
+    ids = torch.tensor([encoding["input_ids"]], device=model.device)
+    if ids.shape[1] == 0:
+        raise InputError("The text has no tokens: the tokenizer left nothing of it. Give at least one word.")
+    _check_length(pipe, "text" if pair is None else "two texts together", stack, ids.shape[1])
+    inputs = {"input_ids": ids}
+    if "token_type_ids" in encoding and _knows_segments(stack):
+        inputs["token_type_ids"] = torch.tensor([encoding["token_type_ids"]], device=model.device)
+    return Reading(inputs, units_of(pipe.tokenizer, encoding, text, pair), [])
+
+
+def _knows_segments(stack: Stack) -> bool:
+    attention: Any = stack.blocks[0].attention
+    return stack.token_embedder.segments is not None or (
+        isinstance(attention, RelativeAttention) and attention.segments is not None
+    )
+
+
+def _check_length(pipe: TextPipeline, what: str, stack: Stack, length: int) -> None:
+    limit = stack.embed.max_length
+    if limit is not None and length > limit:
+        raise InputError(f"The {what} has {length} tokens, but {pipe.title} reads at most {limit}. Shorten it.")
+
+
+# ---- encoder–decoders
+
+
+def _read_and_write(pipe: TextPipeline, model: Any, text: str, target: str | None) -> Reading:
+    reader, options = pipe.in_languages({})
+    source = pipe.encode_prompts(text, reader)[1]
+    _check_length(pipe, "text", model.encoder, source.shape[1])
+    read_tokens = units_of_ids(reader or pipe.tokenizer, source[0].tolist(), text)
+    inputs = {"input_ids": source}
+    writer = pipe.tokenizer.target
+    start = options.get("decoder_start_token_id", getattr(model.config, "decoder_start_token_id", None))
+    forced = options.get("forced_bos_token_id", getattr(model.config, "forced_bos_token_id", None))
+    if target is None and model.language_head is None:
+        if not model.target_is_source:
+            raise InputError(f"{pipe.title} is loaded for {model.task} and does not write: give the target to read.")
+        given = model.shift_right(source)  # the decoder reads the source, one step late
+        inputs["decoder_input_ids"] = given
+        _check_length(pipe, "text", model.decoder, given.shape[1])
+        return Reading(inputs, read_tokens, units_of_ids(writer, given[0].tolist(), text))
+    if start is None:
+        raise InputError(
+            "The configuration does not say which token starts the output. "
+            "For a model that knows languages, set pipe.tokenizer.tgt_lang first."
+        )
+    if target is None:
+        written = pipe.write(text, num_return_sequences=1)[0]
+        ids = [start, *written.token_ids]
+        ids = (
+            ids[:-1] if written.finish_reason == "end" else ids[: model.decoder.embed.max_length]
+        )  # the last is read by nobody
+        target = written.new_text
+    else:
+        ids = [start] if forced is None else [start, forced]
+        ids += writer.encode(target, add_special_tokens=False) if target else []
+    _check_length(pipe, "target", model.decoder, len(ids))
+    inputs["decoder_input_ids"] = torch.tensor([ids], device=model.device)
+    return Reading(inputs, read_tokens, units_of_ids(writer, ids, target))

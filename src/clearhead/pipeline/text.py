@@ -1,0 +1,182 @@
+"""Text in, text or vectors out: what `ch.load` returns for every family that reads tokens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, overload
+
+from torch import Tensor
+
+from clearhead import hub
+from clearhead.errors import InputError, TokenizerError, TokenizerNotBuilt
+from clearhead.generate import Grammar, Options, PromptCache
+from clearhead.models import Model
+from clearhead.pipeline.base import Pipeline, Reading
+from clearhead.pipeline.embed import embed
+from clearhead.pipeline.fill import MaskFill, fill
+from clearhead.pipeline.prompts import encode_prompts, in_languages
+from clearhead.pipeline.reading import read_text
+from clearhead.pipeline.writing import Writing, Written
+from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
+
+
+class TextPipeline(Pipeline):
+    """`tokenizer` is its codec; what a translator writes is read by `tokenizer.target`."""
+
+    codec: Tokenizer | None
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer | None,
+        name: str = "",
+        sentence: hub.Sentence | None = None,
+        no_tokenizer: str = "",
+    ) -> None:
+        """no_tokenizer: why there is none, where files of one were there."""
+        super().__init__(model, tokenizer, name)
+        self.sentence = sentence
+        self._no_tokenizer = no_tokenizer
+
+    @classmethod
+    def from_folder(cls, folder: os.PathLike[str], model: Model, name: str = "") -> TextPipeline:
+        where, missing, tokenizer = hub.transformer_folder(Path(folder)), "", None
+        try:
+            if has_tokenizer(where):
+                tokenizer = load_tokenizer(where)
+        except TokenizerNotBuilt as error:  # the model takes token ids
+            missing = str(error)
+        sentence = hub.read_sentence(Path(folder), model.dtype, model.device) if model.task == "features" else None
+        return cls(model, tokenizer, name, sentence, missing)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self.codec is None:
+            raise TokenizerError(
+                self._no_tokenizer
+                or f"{self.title} came without tokenizer files, so it takes token ids only: "
+                "use .model(input_ids=…), or copy tokenizer.json into its folder."
+            )
+        return self.codec
+
+    def read(self, text: str, pair: str | None = None, target: str | None = None) -> Reading:
+        """How the model reads a text, or a pair of texts.
+
+        target   of an encoder–decoder: what it is made to write. Without one it writes its own answer first.
+        """
+        return read_text(self, text, pair, target)
+
+    @overload
+    def generate(self, text: str | None = None, **options: Any) -> str: ...
+    @overload
+    def generate(self, text: list[str], **options: Any) -> list[str]: ...
+    def generate(self, text: str | list[str] | None = None, **options: Any) -> str | list[str]:
+        """Continue a text (or answer it, for an encoder–decoder). Without a text, write from nothing.
+
+        A list of texts gives a list; num_return_sequences above 1 too. Options: clearhead.generate.Options; for models
+        that know languages src_lang and tgt_lang (by default those of the tokenizer); and one of these for an answer of
+        a given form: choices=["yes", "no"], regex=r"\\d+", json_schema={…}. `write` tells more than the text.
+        """
+        texts = [written.text for written in self.watch(text, log_probs=False, **options).finish()]
+        return texts[0] if len(texts) == 1 and not isinstance(text, list | tuple) else texts
+
+    def write(self, text: str | list[str] | None = None, **options: Any) -> list[Written]:
+        """Like `generate`, with everything that is known of each answer."""
+        return self.watch(text, **options).finish()
+
+    def stream(self, text: str | None = None, **options: Any) -> Iterator[str]:
+        """The new text, piece by piece, as it is written. Closing it early is fine: what was shown stands."""
+        if isinstance(text, list | tuple) or (options.get("num_return_sequences") or 1) != 1:
+            raise InputError("A stream writes one text. For several, use generate.")
+        if options.get("num_beams") is None:  # what the checkpoint prefers does not keep a stream from streaming
+            options["num_beams"] = 1
+        options["num_return_sequences"] = 1
+        writing = self.watch(text, log_probs=False, **options)
+        if writing.options.num_beams > 1:
+            raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
+        return writing.pieces()
+
+    def watch(
+        self,
+        text: str | list[str] | None = None,
+        *,
+        past: PromptCache | None = None,
+        log_probs: bool = True,
+        **options: Any,
+    ) -> Writing:
+        """A call of `generate` that has not begun: its `pieces` as they come, or its `answers` when it is `finish`ed.
+
+        past        what earlier calls have read, to be used again where the text begins the same
+        log_probs   whether the probability of every token is kept
+        """
+        for name in ("return_dict_in_generate", "output_scores", "output_logits"):
+            if options.get(name):
+                raise InputError(
+                    f"{name} speaks of tensors: use .model.generate, or .write for tokens and their probabilities."
+                )
+        options = {name: value for name, value in _with_grammar(options).items() if value is not None}
+        reader, options = self.in_languages(options)
+        prompts, ids, mask = self.encode_prompts(text, reader)
+        target = self.tokenizer.target
+        if "grammar" in options and not Options.from_keywords(options, self.model.generation).eos_ids(
+            self.model.config
+        ):
+            options.setdefault("eos_token_id", target.eos_token_id)  # an answer of a given form must be able to end
+        return Writing(self.model, target, prompts, ids, mask, options, past=past, log_probs=log_probs)
+
+    def in_languages(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
+        """The tokenizer for the language asked for, and options that make the model write the other one."""
+        return in_languages(self, options)
+
+    def encode_prompts(
+        self, text: str | list[str] | None, reader: Tokenizer | None = None
+    ) -> tuple[list[str], Tensor, Tensor]:
+        """The texts, their ids padded on the left, and which of these are real."""
+        return encode_prompts(self, text, reader)
+
+    def fill(self, text: str, top_k: int = 5) -> list[list[MaskFill]]:
+        """The likeliest words for each mask in the text, best first."""
+        return fill(self, text, top_k)
+
+    def embed(
+        self,
+        texts: str | list[str],
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+    ) -> Tensor:
+        """One vector for each text, (texts, width), or (width,) for a single one.
+
+        A Sentence-BERT folder says itself how to pool, project and normalise; any other model averages its last
+        hidden states over the real tokens. Texts are cut at the length the model can read.
+
+        pooling     another way to pool: "mean", "cls", "max", "lasttoken" … (see clearhead.models.sentence)
+        normalize   to unit length or not, whatever the folder says
+        prompt      put before each text: the name of one of the folder's prompts, or the words themselves
+        """
+        return embed(self, texts, pooling=pooling, normalize=normalize, prompt=prompt, batch_size=batch_size)
+
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write config.json, model.safetensors and the tokenizer's files: whole, or not at all."""
+        hub.save_model(self.model, folder, self.codec, sentence=self.sentence, overwrite=overwrite)
+
+
+def as_text(pipe: Pipeline) -> TextPipeline:
+    """The same, where it reads text; an error for one that does not."""
+    if not isinstance(pipe, TextPipeline):
+        raise InputError(f"{pipe.title} reads no text, and this is about words. Load a model that does.")
+    return pipe
+
+
+def _with_grammar(options: dict[str, Any]) -> dict[str, Any]:
+    """The short ways to say what form the answer has, made into a grammar."""
+    ways: dict[str, Any] = {"choices": Grammar.choices, "regex": Grammar.regex, "json_schema": Grammar.json}
+    asked = [name for name in (*ways, "grammar") if options.get(name) is not None]
+    if len(asked) > 1:
+        raise InputError(f"Give one form for the answer: {asked[0]} or {asked[1]}, not both.")
+    rest = {name: value for name, value in options.items() if name not in ways}
+    return rest | {"grammar": ways[asked[0]](options[asked[0]])} if asked and asked[0] in ways else rest
