@@ -217,7 +217,7 @@ def test_an_empty_batch_is_empty(trained):
             "stride=3",
         ),
         ("a b c", {"truncation": "only_second", "max_length": 3}, "cannot be encoded as asked"),
-        ("a", {"padding": True, "padding_side": "top"}, "right or left"),
+        ("a", {"padding": True, "padding_side": "top"}, "one of right, left"),
         ("a", {"padding": True, "pad_to_multiple_of": 0}, "pad_to_multiple_of"),
         ("a", {"padding": True, "truncation": True, "max_length": 9, "pad_to_multiple_of": 8}, "multiple"),
         (["a", "a b"], {"return_tensors": "np"}, "padding=True"),

@@ -9,8 +9,8 @@ from tokenizers import AddedToken
 
 from clearhead.errors import InputError, TokenizerError
 from clearhead.text import load_tokenizer
+from clearhead.text.added_tokens import NAMES
 from clearhead.text.backend import copy_of
-from clearhead.text.special import NAMES
 from tests.text.compare import both, same_everything
 
 

@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from clearhead.text import load_tokenizer
-from clearhead.text.backend import MOST_COPIES
+from clearhead.text.backend import MAX_COPIES
 from tests.text.samples import awkward_texts
 
 
@@ -101,6 +101,6 @@ def test_a_call_leaves_nothing_behind(folder):
 def test_few_copies_are_kept(trained):
     tok = load_tokenizer(trained["bpe"])
     text = "word " * 100
-    for length in range(1, 4 * MOST_COPIES):
+    for length in range(1, 4 * MAX_COPIES):
         assert len(tok(text, truncation=True, max_length=length)["input_ids"]) == length
-    assert len(tok._backend._copies) == MOST_COPIES
+    assert len(tok._backend._copies) == MAX_COPIES

@@ -6,20 +6,13 @@ disturb each other. A copy shares the vocabulary, costs well under a millisecond
 
 import threading
 from collections import OrderedDict
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import tokenizers
 
-MOST_COPIES = 16
+from clearhead.text.truncation import Truncation
 
-
-class Cut(NamedTuple):
-    """One way to truncate."""
-
-    max_length: int
-    stride: int
-    strategy: str
-    side: str
+MAX_COPIES = 16
 
 
 class SourceFiles(Protocol):
@@ -52,19 +45,20 @@ class Backend:
 
     def __init__(self, plain: tokenizers.Tokenizer) -> None:
         self.plain = plain
-        self._copies: OrderedDict[Cut, tokenizers.Tokenizer] = OrderedDict()
+        self._copies: OrderedDict[Truncation, tokenizers.Tokenizer] = OrderedDict()
         self._lock = threading.Lock()
 
-    def cutting(self, cut: Cut) -> tokenizers.Tokenizer:
+    def truncating(self, truncation: Truncation) -> tokenizers.Tokenizer:
         """The copy that truncates this way; the ones used last are kept."""
         with self._lock:
-            copy = self._copies.get(cut)
+            copy = self._copies.get(truncation)
             if copy is None:
+                length, stride, strategy, side = truncation
                 copy = copy_of(self.plain)
-                copy.enable_truncation(cut.max_length, stride=cut.stride, strategy=cut.strategy, direction=cut.side)
-                self._copies[cut] = copy
-                if len(self._copies) > MOST_COPIES:
+                copy.enable_truncation(length, stride=stride, strategy=strategy, direction=side)
+                self._copies[truncation] = copy
+                if len(self._copies) > MAX_COPIES:
                     self._copies.popitem(last=False)
             else:
-                self._copies.move_to_end(cut)
+                self._copies.move_to_end(truncation)
             return copy

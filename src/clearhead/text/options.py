@@ -1,43 +1,19 @@
-"""Checks the options of a call, and gives each of them one name."""
+"""Checks of a call's options. The test comes first, because calls are many; a refusal is worded by the one schema."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from clearhead.errors import InputError, TokenizerError, did_you_mean
+from clearhead.errors import TokenizerError
+from clearhead.schema import Field
 
 NO_LIMIT = int(1e30)  # what configuration files write for "no longest length"
 ANY_LENGTH = int(1e20)  # from here on a longest length means there is none
-_PADDINGS = ("longest", "max_length", "do_not_pad")
-_TRUNCATIONS = ("longest_first", "only_first", "only_second", "do_not_truncate")
-
-Padding = bool | str
-Truncation = bool | str | None
 
 
-def padding_of(asked: Padding) -> str:
-    """The padding by its full name."""
-    if isinstance(asked, bool):
-        asked = "longest" if asked else "do_not_pad"
-    check_choice("padding", asked, _PADDINGS)
-    return asked
-
-
-def truncation_of(asked: Truncation, padding: str, length: int | None) -> str:
-    """The truncation by its full name. Left out, a length that is not for padding is one to cut to."""
-    if asked is None:
-        asked = length is not None and padding == "do_not_pad"
-    if isinstance(asked, bool):
-        asked = "longest_first" if asked else "do_not_truncate"
-    check_choice("truncation", asked, _TRUNCATIONS)
-    return asked
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Refuses what is not one of the choices."""
     if value not in choices:
-        raise InputError(
-            f"{name} is {value!r}; it must be one of {', '.join(choices)}." + did_you_mean(str(value), choices)
-        )
+        Field(name=name, choices=choices, default=choices[0]).check(value)
 
 
 def check_tensors(kind: str | None) -> None:
@@ -48,17 +24,15 @@ def check_tensors(kind: str | None) -> None:
 
 def check_length(name: str, value: int | None, least: int) -> None:
     """Refuses what is no length; None is one not given."""
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, but it is {value!r}.")
+    if value is not None and (type(value) is not int or value < least):
+        Field(name=name, type=int, least=least).check(value)
 
 
 def side_of(value: Any, name: str) -> Literal["right", "left"]:
     """Refuses what is no side."""
-    if value not in ("right", "left"):
-        raise InputError(f"{name} must be right or left, but it is {value!r}.")
-    return value
+    check_choice(name, value, ("right", "left"))
+    side: Literal["right", "left"] = value
+    return side
 
 
 def longest_length(config: Mapping[str, Any]) -> int:
@@ -69,8 +43,3 @@ def longest_length(config: Mapping[str, Any]) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
         raise TokenizerError(f"model_max_length must be a number of tokens, but it is {value!r}.")
     return int(min(value, NO_LIMIT))
-
-
-def round_up(length: int, multiple: int | None) -> int:
-    """The length, or the next multiple."""
-    return -(-length // multiple) * multiple if multiple else length

@@ -11,10 +11,10 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import TokenizerError
 from clearhead.files import atomic_write
+from clearhead.text.added_tokens import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
 from clearhead.text.backend import copy_of
 from clearhead.text.files import TARGET_FOLDER, write_json
 from clearhead.text.options import NO_LIMIT
-from clearhead.text.special import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
 from clearhead.text.tokenizer import Tokenizer
 
 

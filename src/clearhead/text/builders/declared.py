@@ -9,9 +9,9 @@ import tokenizers
 from tokenizers import AddedToken
 
 from clearhead.errors import TokenizerError
+from clearhead.text.added_tokens import EXTRAS, NAMES, as_added, as_object, content_of, extra_tokens
 from clearhead.text.builders.families import TokenizerFamily, announced_family
 from clearhead.text.files import read_object
-from clearhead.text.special import EXTRAS, NAMES, as_added, as_object, content_of, extra_tokens
 
 NamedTokens = dict[str, AddedToken | None]
 

@@ -8,6 +8,7 @@ import tokenizers
 from tokenizers import AddedToken, models
 
 from clearhead.errors import TokenizerError, TokenizerNotBuilt
+from clearhead.text.added_tokens import content_of
 from clearhead.text.builders.bpe import MergesFiles
 from clearhead.text.builders.declared import Declared, contents
 from clearhead.text.builders.families import by_name
@@ -15,7 +16,6 @@ from clearhead.text.builders.sentencepiece import SentencePieceFiles
 from clearhead.text.builders.vocabulary_files import VocabularyFiles
 from clearhead.text.builders.wordpiece import WordPieceFiles
 from clearhead.text.files import SENTENCEPIECE_FILES, TARGET_FOLDER, library_errors, read_bytes
-from clearhead.text.special import content_of
 from clearhead.text.tokenizer import Tokenizer
 
 _FILE_NAMES = f"tokenizer.json, vocab.txt, vocab.json with merges.txt, or one of {', '.join(SENTENCEPIECE_FILES)}"

@@ -9,11 +9,11 @@ import tokenizers
 from tokenizers import AddedToken, normalizers
 
 from clearhead.errors import TokenizerError
+from clearhead.text.added_tokens import content_of
 from clearhead.text.builders.bpe import read_ids
 from clearhead.text.builders.sentencepiece_model import Piece, PieceType, SentencePieceModel
 from clearhead.text.builders.templates import Config, Tokens
 from clearhead.text.languages import Languages
-from clearhead.text.special import content_of
 
 # ---- other ids
 

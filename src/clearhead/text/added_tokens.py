@@ -1,4 +1,4 @@
-"""The named special tokens, and how configuration files write them down."""
+"""Tokens as configuration files write them down: the seven named special ones, further special ones, added ones."""
 
 from collections.abc import Mapping
 from typing import Any
