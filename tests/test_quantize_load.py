@@ -150,7 +150,7 @@ def test_refusals(tmp_path):
 )
 def test_the_rule_of_auto(costs, errors, best, monkeypatch, capsys):
     names = ("float32", "bfloat16", "int8", "int4")
-    table = [precision.Measured(*row) for row in zip(names, costs, errors, strict=True)]
+    table = [precision.PrecisionCost(*row) for row in zip(names, costs, errors, strict=True)]
     monkeypatch.setattr(precision, "measure", lambda model: table)
     model = ch.load("random-gpt2", quantize="auto").model
     assert model.quantized == (best if best in ("int8", "int4") else None)
@@ -164,8 +164,8 @@ def test_the_rule_of_auto(costs, errors, best, monkeypatch, capsys):
 def test_auto_measures_this_machine(tmp_path):
     table = {row.name: row for row in precision.measure(ch.load("random-gpt2").model, repeats=1)}
     assert table["float32"].error < 1e-6
-    assert 1e-4 < table["bfloat16"].error < table["int8"].error * 2 < precision.MOST_ERROR * 2
-    assert precision.MOST_ERROR < table["int4"].error < 0.2
+    assert 1e-4 < table["bfloat16"].error < table["int8"].error * 2 < precision.MAX_ERROR * 2
+    assert precision.MAX_ERROR < table["int4"].error < 0.2
     assert all(row.milliseconds > 0 for row in table.values())
     pipe = ch.load(folder_of(small("t5", "seq2seq-lm"), tmp_path), quantize="auto")
     assert pipe.model.generate(torch.tensor([[5, 6]]), max_new_tokens=2).shape == (1, 3)

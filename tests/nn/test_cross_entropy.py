@@ -11,9 +11,9 @@ from clearhead.nn.cross_entropy import linear_cross_entropy
 @pytest.mark.parametrize("chunk", [1, 7, 100])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("spare", [False, True])
-def test_equals_cross_entropy(chunk, smoothing, with_bias, spare, monkeypatch):
-    if spare:  # as on a GPU: the table is filled up to a round number of rows
+@pytest.mark.parametrize("padded", [False, True])
+def test_equals_cross_entropy(chunk, smoothing, with_bias, padded, monkeypatch):
+    if padded:  # as on a GPU: the table is filled up to a round number of rows
         monkeypatch.setattr(cross_entropy.Tensor, "is_cuda", True)
     torch.manual_seed(chunk)
     hidden, weight = torch.randn(23, 8, dtype=torch.double), torch.randn(50, 8, dtype=torch.double)

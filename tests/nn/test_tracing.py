@@ -70,7 +70,7 @@ def ids_of(batch: int = BATCH, time: int = TIME, seed: int = 0) -> Tensor:
 
 
 def open_traces() -> list[Trace]:
-    return list(sys.modules["clearhead.nn.tracing"]._watching)  # the package's own `tap` is the function
+    return list(sys.modules["clearhead.nn.tracing"]._open_traces)  # the package's own `tap` is the function
 
 
 @pytest.fixture(autouse=True)

@@ -22,13 +22,13 @@ from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.quantized import KINDS, QuantizedLinear, QuantizedMatrix, quantize_
 from clearhead.nn.linear import Linear
 
-MOST_ERROR = 0.02
+MAX_ERROR = 0.02
 CHOICES = ("int8", "int4", "auto")
-_CACHES = 64 * 2**20  # bytes that push a small matrix out of the processor's caches, as the rest of a model would
+_CACHE_BYTES = 64 * 2**20  # bytes that push a small matrix out of the processor's caches, as the rest of a model would
 
 
 @dataclass(frozen=True)
-class Measured:
+class PrecisionCost:
     """What one precision costs and loses."""
 
     name: str  # float32, bfloat16, int8 or int4
@@ -37,7 +37,7 @@ class Measured:
 
     @property
     def fits(self) -> bool:
-        return self.error <= MOST_ERROR
+        return self.error <= MAX_ERROR
 
 
 def check_quantize(quantize: str | None, dtype: torch.dtype | None, device: torch.device) -> None:
@@ -76,13 +76,13 @@ def choose(model: Model) -> str:
     best = min((row for row in table if row.fits), key=lambda row: row.milliseconds)
     print(f"quantize='auto', one token on {torch.get_num_threads()} threads:", file=sys.stderr)
     for row in table:
-        mark = "chosen" if row is best else "" if row.fits else f"error above {MOST_ERROR:.0%}"
+        mark = "chosen" if row is best else "" if row.fits else f"error above {MAX_ERROR:.0%}"
         print(f"  {row.name:9} {row.milliseconds:8.2f} ms   error {row.error:7.3%}   {mark}".rstrip(), file=sys.stderr)
     return best.name
 
 
 @torch.no_grad()
-def measure(model: Model, repeats: int = 5) -> list[Measured]:
+def measure(model: Model, repeats: int = 5) -> list[PrecisionCost]:
     """Each precision on the largest layer (counted as often as its size goes into all layers) and the output matrix."""
     cpu_kernels.load()
     head = model.language_head
@@ -91,16 +91,16 @@ def measure(model: Model, repeats: int = 5) -> list[Measured]:
     if not layers:
         raise InputError("This model has no matrices to quantise.")
     largest = max(layers, key=lambda m: m.weight.numel())
-    times = sum(m.weight.numel() for m in layers) / largest.weight.numel()
-    samples = [(largest, times), *((m, 1.0) for m in outputs)]
-    chance = torch.Generator().manual_seed(0)
-    caches = torch.zeros(_CACHES // 4)
+    repeated = sum(m.weight.numel() for m in layers) / largest.weight.numel()
+    samples = [(largest, repeated), *((m, 1.0) for m in outputs)]
+    generator = torch.Generator().manual_seed(0)
+    caches = torch.zeros(_CACHE_BYTES // 4)
     cost = dict.fromkeys(("float32", "bfloat16", *KINDS), 0.0)
     error = dict.fromkeys(cost, 0.0)
     for layer, count in samples:
         weight = layer.weight.detach().float()
-        x = torch.randn(1, layer.in_features, generator=chance)
-        wanted = torch.nn.functional.linear(x, weight)
+        x = torch.randn(1, layer.in_features, generator=generator)
+        exact = torch.nn.functional.linear(x, weight)
         for name in cost:
             product = _product(weight, name)
             result = product(x).float()  # once untimed
@@ -111,8 +111,8 @@ def measure(model: Model, repeats: int = 5) -> list[Measured]:
                 product(x)
                 seconds.append(time.perf_counter() - start)
             cost[name] += statistics.median(seconds) * count * 1000
-            error[name] = max(error[name], float((result - wanted).norm() / wanted.norm().clamp_min(1e-30)))
-    return [Measured(name, cost[name], error[name]) for name in cost]
+            error[name] = max(error[name], float((result - exact).norm() / exact.norm().clamp_min(1e-30)))
+    return [PrecisionCost(name, cost[name], error[name]) for name in cost]
 
 
 def _product(weight: Tensor, name: str) -> Callable[[Tensor], Tensor]:

@@ -78,37 +78,37 @@ class AdaptiveSoftmax(nn.Module):
             scores = self.tables[n](x)
         return scores if n or self.cluster is None else torch.cat((scores, self.cluster(x)), -1)
 
-    def _log_chances(self, n: int, hidden: Tensor) -> Tensor:
+    def _log_probs(self, n: int, hidden: Tensor) -> Tensor:
         scores = self._scores(n, hidden)
         return F.log_softmax(scores, -1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, width) -> (…, words)"""
-        first = self._log_chances(0, hidden)
-        common = self.clusters.spans[0][1]
-        parts = [first[..., :common]]
+        head = self._log_probs(0, hidden)
+        shortlist = self.clusters.spans[0][1]
+        parts = [head[..., :shortlist]]
         for n in range(1, len(self.clusters.spans)):
-            parts.append(first[..., common + n - 1, None] + self._log_chances(n, hidden))
+            parts.append(head[..., shortlist + n - 1, None] + self._log_probs(n, hidden))
         return torch.cat(parts, -1).to(hidden.dtype)
 
     def loss(self, hidden: Tensor, labels: Tensor) -> Tensor:
         """The mean -log p of labels (rows,) given hidden (rows, width); each row costs its own cluster only."""
-        known = labels != -100
-        hidden, labels = hidden[known], labels[known]
+        counted = labels != -100
+        hidden, labels = hidden[counted], labels[counted]
         if bool(((labels < 0) | (labels >= self.clusters.spans[-1][1])).any()):
             raise InputError(f"labels must be -100 or words, 0 to {self.clusters.spans[-1][1] - 1}.")
-        first = self._log_chances(0, hidden)
-        common = self.clusters.spans[0][1]
+        head = self._log_probs(0, hidden)
+        shortlist = self.clusters.spans[0][1]
         # rare words: first the choice of their cluster
-        total = hidden.new_zeros((), dtype=first.dtype)
+        total = hidden.new_zeros((), dtype=head.dtype)
         for n, (low, high) in enumerate(self.clusters.spans):
             inside = (labels >= low) & (labels < high)
             if not bool(inside.any()):
                 continue
             words = (labels[inside] - low)[:, None]
             if n:
-                total = total + first[inside, common + n - 1].sum()
-                total = total + self._log_chances(n, hidden[inside]).gather(1, words).sum()
+                total = total + head[inside, shortlist + n - 1].sum()
+                total = total + self._log_probs(n, hidden[inside]).gather(1, words).sum()
             else:
-                total = total + first[inside].gather(1, words).sum()
+                total = total + head[inside].gather(1, words).sum()
         return -total / len(labels)

@@ -32,10 +32,10 @@ def attention_weights(
     """The explicit path's first half: score → scale → mask → softmax. Weights (batch, heads, Q, K), rows sum to one."""
     if mask.is_causal and bias is None and query.dtype == torch.float32 and not is_watched(module, "scores"):
         # Nobody asks for the scores: product, scale and mask are one call, and nothing (Q, K) is written twice.
-        later = torch.full((query.shape[-2], key.shape[-2]), -torch.inf, device=query.device).triu_(1)
-        hidden = torch.baddbmm(later, query.flatten(0, 1), key.flatten(0, 1).mT, alpha=scale)
-        shares = F.softmax(hidden, dim=-1, dtype=torch.float32).unflatten(0, query.shape[:2])
-        return tap(module, "weights", shares.to(dtype or query.dtype))
+        causal = torch.full((query.shape[-2], key.shape[-2]), -torch.inf, device=query.device).triu_(1)
+        scores = torch.baddbmm(causal, query.flatten(0, 1), key.flatten(0, 1).mT, alpha=scale)
+        weights = F.softmax(scores, dim=-1, dtype=torch.float32).unflatten(0, query.shape[:2])
+        return tap(module, "weights", weights.to(dtype or query.dtype))
     if precise:  # autocast would narrow the product again
         with torch.autocast(query.device.type, enabled=False):
             scores = (query.float() @ key.float().transpose(-1, -2)) * scale
@@ -64,7 +64,7 @@ def attend(
     upcast: bool = False,  # scores and softmax in fp32 whatever the dtype
 ) -> Tensor:
     """The weighted sum of values per head, (batch, heads, Q, value_dim); announces its steps as taps of `module`."""
-    shared = int(query.shape[1]) // int(key.shape[1])  # query heads per key/value head
+    group = int(query.shape[1]) // int(key.shape[1])  # query heads per key/value head
     upcast = upcast and query.dtype in (torch.float16, torch.bfloat16)
     watched = is_watched(module, "scores", "weights")
     if watched or bias is not None:
@@ -72,8 +72,8 @@ def attend(
     if mask.band is not None:
         query, key, value = mask.band.fold(query, key, value)
     if upcast or watched:
-        if shared > 1:
-            key, value = key.repeat_interleave(shared, 1), value.repeat_interleave(shared, 1)
+        if group > 1:
+            key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
         weights = attention_weights(module, query, key, mask, scale=scale, bias=bias, dtype=value.dtype, precise=upcast)
         heads = F.dropout(weights, dropout) @ value
     else:
@@ -85,7 +85,7 @@ def attend(
             dropout_p=dropout,
             is_causal=mask.is_causal and bias is None,
             scale=scale,
-            enable_gqa=shared > 1,
+            enable_gqa=group > 1,
         )
         if mask.fully_masked is not None:
             heads = heads.masked_fill(mask.fully_masked, 0.0)
@@ -176,12 +176,12 @@ class Attention(nn.Module):
         position_ids: Tensor | None = None,  # (batch or 1, Q), for rotary positions
         bias: Tensor | None = None,
     ) -> Tensor:
-        known = cache.memory if self.cross and cache is not None else None
-        query, key, value = self._project(x, None if known else memory if self.cross else x)
+        projected = cache.memory if self.cross and cache is not None else None  # keys and values of an earlier step
+        query, key, value = self._project(x, None if projected else memory if self.cross else x)
         query = query if self.rotary is None else self.rotary(query, position_ids)
         query = tap(self, "query", query)
-        if known is not None:
-            key, value = known
+        if projected is not None:
+            key, value = projected
         else:
             assert key is not None and value is not None
             key = key if self.rotary is None else self.rotary(key, position_ids)
@@ -191,8 +191,8 @@ class Attention(nn.Module):
         if cache is not None and not self.cross:
             key, value = cache.append(key, value)
         if self.relative is not None:
-            term = self.relative(query, key) * self.scale
-            bias = term if bias is None else bias + term
+            by_distance = self.relative(query, key) * self.scale
+            bias = by_distance if bias is None else bias + by_distance
         if key.shape[0] != query.shape[0]:
             heads = self._attend_beams(query, key, value, mask)
         else:
@@ -215,7 +215,7 @@ class Attention(nn.Module):
         )
 
     def _attend_beams(self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask) -> Tensor:
-        """Several rows of queries look at each row of an encoder's keys (beams of one text), which are not copied.
+        """Several rows of queries attend to each row of an encoder's keys (beams of one text), which are not copied.
 
         Without an order between them, the queries of all copies can stand in one row: (batch, heads, copies · Q, …).
         """
@@ -233,5 +233,5 @@ class Attention(nn.Module):
         return heads.unflatten(2, (copies, -1)).transpose(1, 2).flatten(0, 1)
 
     def extra_repr(self) -> str:
-        shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
-        return f"heads={self.heads}{shared}, head_dim={self.head_dim}, cross={self.cross}"
+        kv_heads = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
+        return f"heads={self.heads}{kv_heads}, head_dim={self.head_dim}, cross={self.cross}"

@@ -18,14 +18,14 @@ from torch import Tensor
 class Band:
     """Which keys each query sees: those less than `window` away, before it only if `causal`, and not hidden.
 
-    The `query` positions are the last of the `key` positions. shown: (batch or 1, key) bool, True = may be seen.
+    The `query` positions are the last of the `key` positions. visible_keys: (batch or 1, key) bool, True = may be seen.
     """
 
     window: int
     causal: bool
     query: int
     key: int
-    shown: Tensor | None = None
+    visible_keys: Tensor | None = None
 
     @property
     def blocks(self) -> int:
@@ -41,28 +41,28 @@ class Band:
         start = torch.arange(self.blocks, device=device)[:, None, None] * self.window + self.key - self.query
         i = torch.arange(self.window, device=device)[:, None]
         j = torch.arange(self.span, device=device)[None, :] - self.window + 1  # counted from the block's start
-        near = (i - j).abs() < self.window
+        in_window = (i - j).abs() < self.window
         if self.causal:
-            near = near & (j <= i)
-        there = (start + j >= 0) & (start + j < self.key)  # (blocks, 1, span): what stretches beyond the text is not
-        inside = (near & there)[:, None].expand(batch, -1, -1, -1, -1)  # (batch, blocks, 1, window, span)
-        if self.shown is not None:
-            inside = inside & self._stretches(self.shown[:, None, :, None]).transpose(-1, -2)
-        return inside.flatten(0, 1)
+            in_window = in_window & (j <= i)
+        in_text = (start + j >= 0) & (start + j < self.key)  # (blocks, 1, span)
+        visible = (in_window & in_text)[:, None].expand(batch, -1, -1, -1, -1)  # (batch, blocks, 1, window, span)
+        if self.visible_keys is not None:
+            visible = visible & self._key_blocks(self.visible_keys[:, None, :, None]).transpose(-1, -2)
+        return visible.flatten(0, 1)
 
     def fold(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(batch, heads, time, size) -> (batch · blocks, heads, window or span, size)."""
-        whole = F.pad(query, (0, 0, 0, self.blocks * self.window - self.query))
-        cut = whole.unflatten(2, (self.blocks, self.window)).transpose(1, 2)
-        return cut.flatten(0, 1), self._stretches(key).flatten(0, 1), self._stretches(value).flatten(0, 1)
+        padded = F.pad(query, (0, 0, 0, self.blocks * self.window - self.query))
+        query_blocks = padded.unflatten(2, (self.blocks, self.window)).transpose(1, 2)
+        return query_blocks.flatten(0, 1), self._key_blocks(key).flatten(0, 1), self._key_blocks(value).flatten(0, 1)
 
     def unfold(self, heads: Tensor) -> Tensor:
         """(batch · blocks, heads, window, size) -> (batch, heads, query, size)"""
         return heads.unflatten(0, (-1, self.blocks)).transpose(1, 2).flatten(2, 3)[:, :, : self.query]
 
-    def _stretches(self, x: Tensor) -> Tensor:
+    def _key_blocks(self, x: Tensor) -> Tensor:
         """(batch, heads, key, size) -> (batch, blocks, heads, span, size): the keys that each block reaches."""
-        first = self.key - self.query - self.window + 1  # where the first block's stretch begins; may lie before 0
+        first = self.key - self.query - self.window + 1  # where the keys of the first block begin; may lie before 0
         length = (self.blocks - 1) * self.window + self.span
         x = x[:, :, max(first, 0) : first + length]
         before = max(-first, 0)

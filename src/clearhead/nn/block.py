@@ -93,10 +93,10 @@ class Block(nn.Module):
         if self.cross_attention is not None and (memory is not None or (cache is not None and cache.memory)):
             assert self.cross_attention_norm is not None
             normed = self.cross_attention_norm(x) if pre else x
-            looked = self._drop(self.cross_attention(normed, memory_mask or BoundMask(), memory, cache=cache))
-            x = x + looked if pre else self.cross_attention_norm(x + looked)
+            attended = self._drop(self.cross_attention(normed, memory_mask or BoundMask(), memory, cache=cache))
+            x = x + attended if pre else self.cross_attention_norm(x + attended)
 
         assert self.feedforward_norm is not None
         normed = self.feedforward_norm(x) if pre else x
-        bent = self._drop(self.feedforward(normed))
-        return tap(self, "output", x + bent if pre else self.feedforward_norm(x + bent))
+        fed_forward = self._drop(self.feedforward(normed))
+        return tap(self, "output", x + fed_forward if pre else self.feedforward_norm(x + fed_forward))

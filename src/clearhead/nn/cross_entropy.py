@@ -1,7 +1,8 @@
-"""The loss over a large vocabulary, a stretch of positions at a time: all scores at once would be the largest tensor.
+"""Chunked cross-entropy: the loss over a large vocabulary, some positions at a time.
 
-GPT-2's scores for 65,536 tokens are 13 GB in fp32. Here the scores of a stretch are made, turned into loss and
-gradients, and forgotten; the backward pass then only scales what is known. Nothing is computed twice.
+All logits at once would be the largest tensor: GPT-2's for 65,536 tokens are 13 GB in fp32. Here those of a chunk are
+made, turned into loss and gradients, and forgotten; the backward pass then only scales what is known. Nothing is
+computed twice.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from clearhead.nn.torch_internals import has_triton
 
-ALIGNED = 64  # rows of scores a tensor core can read without a detour, counted in words of the vocabulary
+ALIGNED = 64  # rows of logits are padded to a multiple of so many, which tensor cores read without a detour
 _kernel: Any = None  # gpu_cross_entropy, once it is loaded; compiled code must not load it on its way
 
 
@@ -37,13 +38,12 @@ def linear_cross_entropy(
     smoothing: float = 0.0,
 ) -> Tensor:
     """The mean of cross_entropy(hidden · weightᵀ + bias, labels, label_smoothing=smoothing), `chunk` rows at a time."""
-    kind = hidden.dtype
+    dtype = hidden.dtype
     if torch.is_autocast_enabled(hidden.device.type):
-        kind = torch.get_autocast_dtype(hidden.device.type)
-    learns = weight.requires_grad  # a frozen table (LoRA) needs no gradient, a third of the work
-    loss: Tensor = _LinearCrossEntropy.apply(
-        hidden.to(kind), weight.to(kind), None if bias is None else bias.to(kind), labels, chunk, smoothing, learns
-    )
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+    hidden, table, bias = hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
+    # a frozen table (LoRA) needs no gradient, a third of the work
+    loss: Tensor = _LinearCrossEntropy.apply(hidden, table, bias, labels, chunk, smoothing, weight.requires_grad)
     return loss
 
 
@@ -59,57 +59,57 @@ class _LinearCrossEntropy(torch.autograd.Function):
         labels: Tensor,
         chunk: int,
         smoothing: float,
-        learns: bool,
+        weight_grad: bool,
     ) -> Tensor:
         vocab = weight.shape[0]
-        spare = -vocab % ALIGNED if hidden.is_cuda else 0
-        table = F.pad(weight, (0, 0, 0, spare))
-        counted = (labels != -100).sum().clamp(min=1).float()
+        padding = -vocab % ALIGNED if hidden.is_cuda else 0
+        table = F.pad(weight, (0, 0, 0, padding))
+        count = (labels != -100).sum().clamp(min=1).float()
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
-        d_table = torch.zeros_like(table, dtype=torch.float32) if learns else None
+        d_table = torch.zeros_like(table, dtype=torch.float32) if weight_grad else None
         d_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
         d_hidden = []
-        for rows, wanted in zip(hidden.split(chunk), labels.split(chunk), strict=True):
-            scores = rows @ table.T
-            how = _kernel.loss_and_gradient if _kernel is not None and scores.is_cuda else loss_and_gradient
-            losses, d_scores = how(scores, bias, wanted, counted, vocab, smoothing)
+        for rows, targets in zip(hidden.split(chunk), labels.split(chunk), strict=True):
+            logits = rows @ table.T
+            compute = _kernel.loss_and_gradient if _kernel is not None and logits.is_cuda else loss_and_gradient
+            losses, d_logits = compute(logits, bias, targets, count, vocab, smoothing)
             total += losses.sum()
-            d_hidden.append(d_scores @ table)
+            d_hidden.append(d_logits @ table)
             if d_table is not None:
-                d_table += d_scores.T @ rows
+                d_table += d_logits.T @ rows
             if d_bias is not None:
-                d_bias += d_scores[:, :vocab].sum(0)
+                d_bias += d_logits[:, :vocab].sum(0)
         d_weight = None if d_table is None else d_table[:vocab].to(weight.dtype)
         ctx.save_for_backward(torch.cat(d_hidden), d_weight, None if d_bias is None else d_bias.to(weight.dtype))
-        return total / counted
+        return total / count
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        # in fp32: a share of a batch, such as a third, is no number that bf16 has
+        # in fp32: the weight of a micro-batch, such as a third, is no number that bf16 has
         scaled = [None if d is None else (d.float() * grads[0]).to(d.dtype) for d in ctx.saved_tensors]
         return (*scaled, None, None, None, None)
 
 
 def loss_and_gradient(
-    scores: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, vocab: int, smoothing: float
+    logits: Tensor, bias: Tensor | None, labels: Tensor, count: Tensor, vocab: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each position, and the gradient of their mean with respect to the scores (positions, vocab + spare).
+    """The loss of each position, and the gradient of their mean with respect to the logits.
 
-    counted   over how many the mean is taken
+    logits   (positions, vocab + padding)
+    count    over how many the mean is taken
     """
-    there = (labels != -100).float()[:, None]
-    wide = scores.float()
+    is_counted = (labels != -100).float()[:, None]
+    wide = logits.float()
     if bias is not None:
-        wide = wide + F.pad(bias.float(), (0, scores.shape[1] - vocab))
-    column = torch.arange(scores.shape[1], device=scores.device)
-    if scores.shape[1] != vocab:
+        wide = wide + F.pad(bias.float(), (0, logits.shape[1] - vocab))
+    column = torch.arange(logits.shape[1], device=logits.device)
+    if logits.shape[1] != vocab:
         wide = wide.masked_fill(column >= vocab, -torch.inf)
-    logs = wide - wide.logsumexp(-1, keepdim=True)
-    wanted = labels.clamp(min=0)
-    picked = logs.gather(1, wanted[:, None])
-    loss = -(1 - smoothing) * picked
-    gradient = logs.exp() - (1 - smoothing) * (column == wanted[:, None])
+    log_probs = wide - wide.logsumexp(-1, keepdim=True)
+    targets = labels.clamp(min=0)[:, None]
+    loss = -(1 - smoothing) * log_probs.gather(1, targets)
+    gradient = log_probs.exp() - (1 - smoothing) * (column == targets)
     if smoothing:
-        loss = loss - smoothing * logs[:, :vocab].mean(-1, keepdim=True)
+        loss = loss - smoothing * log_probs[:, :vocab].mean(-1, keepdim=True)
         gradient = gradient - (smoothing / vocab) * (column < vocab)
-    return (loss * there)[:, 0], (gradient * there / counted).to(scores.dtype)
+    return (loss * is_counted)[:, 0], (gradient * is_counted / count).to(logits.dtype)

@@ -140,29 +140,29 @@ class DisentangledAttention(Attention):
     ) -> Tensor:
         query, key, value = self._content(x)
         query, key, value = tap(self, "query", query), tap(self, "key", key), tap(self, "value", value)
-        term = None if bias is None or not self.terms else self._position_terms(query, key, bias)
-        if term is not None:
-            term = term * self.scale
+        position_bias = None if bias is None or not self.terms else self._position_terms(query, key, bias)
+        if position_bias is not None:
+            position_bias = position_bias * self.scale
         real = real_positions(mask)
         if real is not None:  # as published, padding sees all keys alike; a loss over all positions feels that
             query = query * real
-            term = None if term is None else term * real
+            position_bias = None if position_bias is None else position_bias * real
             mask = BoundMask(visible=real.transpose(-1, -2) | ~real, fully_masked=mask.fully_masked)
-        rate = self.dropout if self.training else 0.0
+        dropout = self.dropout if self.training else 0.0
         if self.mix_scores is None:
-            heads = attend(self, query, key, value, mask, scale=self.scale, bias=term, dropout=rate)
+            heads = attend(self, query, key, value, mask, scale=self.scale, bias=position_bias, dropout=dropout)
         else:
-            heads = self._attend_talking_heads(query, key, value, mask, term, rate)
+            heads = self._attend_talking_heads(query, key, value, mask, position_bias, dropout)
         # (batch, heads, Q, head_dim) -> (batch, Q, width)
         return tap(self, "output", self.output(heads.transpose(1, 2).flatten(-2)))
 
     def _attend_talking_heads(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, term: Tensor | None, dropout: float
+        self, query: Tensor, key: Tensor, value: Tensor, mask: BoundMask, bias: Tensor | None, dropout: float
     ) -> Tensor:
         """Attention whose heads mix their scores, and their weights again: rows need not sum to one any more."""
         assert self.mix_scores is not None and self.mix_weights is not None
         scores = query @ key.transpose(-1, -2) * self.scale
-        scores = scores if term is None else scores + term
+        scores = scores if bias is None else scores + bias
         scores = tap(self, "scores", self.mix_scores(scores.movedim(1, -1)).movedim(-1, 1))
         wide = torch.promote_types(scores.dtype, torch.float32)
         weights = F.dropout(F.softmax(mask.hide(scores), dim=-1, dtype=wide).to(value.dtype), dropout)

@@ -1,4 +1,4 @@
-"""The feed-forward half of a layer: widen, bend, narrow; or the gated kind with two ways up."""
+"""The feed-forward half of a layer: up, activation, down; or the gated kind with two ways up."""
 
 import torch
 import torch.nn.functional as F

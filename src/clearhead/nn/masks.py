@@ -34,9 +34,9 @@ class BoundMask:
         """The same mask over whole rows, for whoever needs to see or add to every score."""
         if self.band is None:
             return self
-        shown = () if self.band.shown is None else (self.band.shown[:, None, None],)
+        visible = () if self.band.visible_keys is None else (self.band.visible_keys[:, None, None],)
         device = "cpu" if self.visible is None else self.visible.device
-        return Mask(self.band.causal, self.band.window, shown).bind(self.band.query, self.band.key, device)
+        return Mask(self.band.causal, self.band.window, visible).bind(self.band.query, self.band.key, device)
 
     @property
     def same_for_all_queries(self) -> bool:
@@ -57,7 +57,7 @@ class BoundMask:
             query, key = scores.shape[-2:]
             return scores.masked_fill(~_distance_visible(query, key, None, scores.device), -torch.inf)
         if self.added is not None:
-            scores = scores + _fit(self.added, scores.dtype)
+            scores = scores + _fit_dtype(self.added, scores.dtype)
         if self.visible is not None:
             scores = scores.masked_fill(~self.visible, -torch.inf)
         return scores
@@ -69,14 +69,14 @@ class BoundMask:
         parts = [part for part in (bias, self.added) if part is not None]
         if not parts:
             return self.visible
-        dense = _fit(reduce(torch.add, parts), dtype).to(dtype)
+        dense = _fit_dtype(reduce(torch.add, parts), dtype).to(dtype)
         return dense if self.visible is None else dense.masked_fill(~self.visible, -torch.inf)
 
 
-def _fit(added: Tensor, dtype: torch.dtype) -> Tensor:
+def _fit_dtype(added: Tensor, dtype: torch.dtype) -> Tensor:
     """Large numbers stay numbers in a narrower type (finfo(float32).min is -inf in half precision); -inf stays -inf."""
-    least = max(torch.finfo(dtype).min, torch.finfo(added.dtype).min)  # autocast may have made it the narrower of both
-    return added.clamp(min=least).masked_fill(added == -torch.inf, -torch.inf)
+    lowest = max(torch.finfo(dtype).min, torch.finfo(added.dtype).min)  # autocast may have made it the narrower of both
+    return added.clamp(min=lowest).masked_fill(added == -torch.inf, -torch.inf)
 
 
 @dataclass(frozen=True)
@@ -127,23 +127,23 @@ class Mask:
         none_fully_masked: the caller knows that every query sees something
         """
         window = self.window if self.window is not None and self.window < max(query, key) else None
-        by_key = len(self.added) == 0 and all(
+        only_keys = len(self.added) == 0 and all(
             part.ndim == 4 and part.shape[1] == part.shape[2] == 1 for part in self.visible
         )
-        if batch is not None and window is not None and by_key and query > 2 * window:
-            shown = reduce(torch.logical_and, self.visible)[:, 0, 0] if self.visible else None
-            band = Band(window, self.causal, query, key, shown)
-            inside = band.visible(batch, device)
-            fully_masked = ~inside.any(-1, keepdim=True)
-            return BoundMask(visible=inside | fully_masked, fully_masked=fully_masked, band=band)
-        ordered = self.causal and query > 1  # one last query sees everything before it anyway
+        if batch is not None and window is not None and only_keys and query > 2 * window:
+            visible_keys = reduce(torch.logical_and, self.visible)[:, 0, 0] if self.visible else None
+            band = Band(window, self.causal, query, key, visible_keys)
+            in_block = band.visible(batch, device)
+            fully_masked = ~in_block.any(-1, keepdim=True)
+            return BoundMask(visible=in_block | fully_masked, fully_masked=fully_masked, band=band)
+        causal = self.causal and query > 1  # one last query sees everything before it anyway
         if not self.visible and not self.added:
-            if window is None and not ordered:
+            if window is None and not causal:
                 return BoundMask()
             if window is None and query == key:
                 return BoundMask(is_causal=True)
         parts = list(self.visible)
-        if ordered or window is not None:
+        if causal or window is not None:
             parts.append(_distance_visible(query, key, window, device, causal=self.causal))
         visible = reduce(torch.logical_and, parts) if parts else None
         added = reduce(torch.add, self.added) if self.added else None
@@ -169,8 +169,8 @@ def _distance_visible(
     """(query, key) bool, from the distance between positions; the queries are the last of the keys."""
     i = torch.arange(key - query, key, device=device)[:, None]
     j = torch.arange(key, device=device)[None, :]
-    near = torch.ones(query, key, dtype=torch.bool, device=device) if window is None else (i - j).abs() < window
-    return near & (j <= i) if causal else near
+    visible = torch.ones(query, key, dtype=torch.bool, device=device) if window is None else (i - j).abs() < window
+    return visible & (j <= i) if causal else visible
 
 
 def from_attention_mask(

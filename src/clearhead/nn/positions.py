@@ -2,7 +2,7 @@
 
 Added to the embeddings: sinusoidal tables (two layouts) and learned tables.
 Added to the scores: T5's buckets of distance, and relative keys (Shaw; Music Transformer's "skew").
-Turned into queries and keys: rotary, in both ways of pairing the dimensions.
+Rotated into queries and keys: rotary (RoPE), in both ways of pairing the dimensions.
 """
 
 import math
@@ -93,11 +93,11 @@ class LearnedPositions(nn.Embedding):
 
 
 class Rotary(nn.Module):
-    """Turns pairs of dimensions of queries and keys by an angle that grows with position.
+    """Rotates pairs of dimensions of queries and keys by an angle that grows with position (RoPE).
 
     neighbours   pairs (0, 1), (2, 3) …: the RoFormer paper, GPT-J
     halves       pairs (0, d/2), (1, d/2 + 1) …: GPT-NeoX, Llama
-    Only the first `rotated` dimensions of a head turn; the rest pass through.
+    Only the first `rotated` dimensions of a head are rotated; the rest pass through.
     """
 
     def __init__(
@@ -117,14 +117,14 @@ class Rotary(nn.Module):
         wave = self.base ** -(torch.arange(0, d, 2, device=x.device, dtype=torch.float32) / d)
         angle = position_ids[:, None, :, None].float() * wave  # (batch, 1, time, d/2)
         cos, sin = angle.cos(), angle.sin()
-        turning, still = x[..., :d].to(torch.promote_types(x.dtype, torch.float32)), x[..., d:]
+        first, rest = x[..., :d].to(torch.promote_types(x.dtype, torch.float32)), x[..., d:]
         if self.pairing == "neighbours":
-            a, b = turning[..., 0::2], turning[..., 1::2]
-            turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
+            a, b = first[..., 0::2], first[..., 1::2]
+            rotated = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1).flatten(-2)
         else:
-            a, b = turning[..., : d // 2], turning[..., d // 2 :]
-            turned = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-        return torch.cat((turned.to(x.dtype), still), dim=-1)
+            a, b = first[..., : d // 2], first[..., d // 2 :]
+            rotated = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        return torch.cat((rotated.to(x.dtype), rest), dim=-1)
 
     def extra_repr(self) -> str:
         return f"rotated={self.rotated}, base={self.base:g}, pairing={self.pairing!r}"

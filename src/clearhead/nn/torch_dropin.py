@@ -44,7 +44,7 @@ def _from_batch(x: Tensor, layout: Layout) -> Tensor:
     return x[0] if layout == "no batch" else x if layout == "batch first" else x.transpose(0, 1)
 
 
-def _show(module: nn.Module, name: str, x: Tensor, batch_first: bool) -> Tensor:
+def _tap(module: nn.Module, name: str, x: Tensor, batch_first: bool) -> Tensor:
     """`tap`, for a tensor in the layout of the module."""
     if not is_watched(module, name):
         return x
@@ -56,8 +56,8 @@ def _check_mask(name: str, mask: Tensor, *shapes: tuple[int, ...]) -> None:
     if mask.dtype != torch.bool and not mask.is_floating_point():
         raise TorchInputError(f"{name} must be bool (True = hidden) or float (added to the scores), not {mask.dtype}.")
     if shapes and mask.shape not in shapes:
-        fitting = " or ".join(map(str, shapes))
-        raise TorchInputError(f"{name} has shape {tuple(mask.shape)}; for these inputs it must be {fitting}.")
+        expected = " or ".join(map(str, shapes))
+        raise TorchInputError(f"{name} has shape {tuple(mask.shape)}; for these inputs it must be {expected}.")
 
 
 class MultiheadAttention(nn.MultiheadAttention):
@@ -91,16 +91,16 @@ class MultiheadAttention(nn.MultiheadAttention):
             _to_batch(x.unflatten(-1, (self.num_heads, self.head_dim)), layout).transpose(1, 2)
             for x in self._project(query, key, value)
         )
-        more = 0  # keys after the given ones
+        appended = 0  # keys after the given ones
         if self.bias_k is not None and self.bias_v is not None:
-            k, v, more = self._append(k, self.bias_k), self._append(v, self.bias_v), more + 1
+            k, v, appended = self._append(k, self.bias_k), self._append(v, self.bias_v), appended + 1
         if self.add_zero_attn:
-            k, v, more = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), more + 1
+            k, v, appended = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1)), appended + 1
         q, k, v = tap(self, "query", q), tap(self, "key", k), tap(self, "value", v)
         if is_causal and key_padding_mask is None and not need_weights:
             mask = _causal(q.shape[2], k.shape[2], q.device)
         else:
-            mask = self._bind(attn_mask, key_padding_mask, q, k, more, layout)
+            mask = self._bind(attn_mask, key_padding_mask, q, k, appended, layout)
 
         scale, dropout = self.head_dim**-0.5, self.dropout if self.training else 0.0
         weights = None
@@ -114,7 +114,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             heads = attend(self, q, k, v, mask, scale=scale, dropout=dropout)
         # (batch, heads, Q, head_dim) -> (batch, Q, heads, head_dim) -> (…, embed_dim)
         output = self.out_proj(_from_batch(heads.transpose(1, 2), layout).flatten(-2))
-        return _show(self, "output", output, self.batch_first), weights
+        return _tap(self, "output", output, self.batch_first), weights
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
         if query.is_nested or key.is_nested or value.is_nested:
@@ -124,10 +124,10 @@ class MultiheadAttention(nn.MultiheadAttention):
                 "query, key and value must all have 3 dimensions, or all 2 without a batch; "
                 f"they have {query.ndim}, {key.ndim} and {value.ndim}."
             )
-        fitting = (self.embed_dim, self.kdim, self.vdim)
-        given = (query.shape[-1], key.shape[-1], value.shape[-1])
-        if given != fitting:
-            raise TorchInputError(f"query, key and value must have the widths {fitting}, not {given}.")
+        expected = (self.embed_dim, self.kdim, self.vdim)
+        widths = (query.shape[-1], key.shape[-1], value.shape[-1])
+        if widths != expected:
+            raise TorchInputError(f"query, key and value must have the widths {expected}, not {widths}.")
         batch = 0 if self.batch_first else 1
         if key.shape[:-1] != value.shape[:-1] or (query.ndim == 3 and query.shape[batch] != key.shape[batch]):
             raise TorchInputError(
@@ -156,24 +156,24 @@ class MultiheadAttention(nn.MultiheadAttention):
         key_padding_mask: Tensor | None,
         q: Tensor,
         k: Tensor,
-        more: int,
+        appended: int,
         layout: Layout,
     ) -> BoundMask:
-        """Both masks as one. The last keys, `more` in number, were not in the input and are never hidden."""
-        (batch, heads, query), key = q.shape[:3], k.shape[2] - more
+        """Both masks as one. The last keys, `appended` in number, were not in the input and are never hidden."""
+        (batch, heads, query), key = q.shape[:3], k.shape[2] - appended
         parts = []
         if attn_mask is not None:
             _check_mask("attn_mask", attn_mask, (query, key), (batch * heads, query, key))
             parts.append(attn_mask.unflatten(0, (batch, heads)) if attn_mask.ndim == 3 else attn_mask[None, None])
         if key_padding_mask is not None:
-            fitting = (key,) if layout == "no batch" else (batch, key)
-            _check_mask("key_padding_mask", key_padding_mask, fitting)
+            expected = (key,) if layout == "no batch" else (batch, key)
+            _check_mask("key_padding_mask", key_padding_mask, expected)
             parts.append(key_padding_mask.reshape(batch, 1, 1, key))
-        if more:
-            parts = [F.pad(part, (0, more)) for part in parts]
+        if appended:
+            parts = [F.pad(part, (0, appended)) for part in parts]
         visible = tuple(~part for part in parts if part.dtype == torch.bool)
         added = tuple(part for part in parts if part.dtype != torch.bool)
-        return Mask(visible=visible, added=added).bind(query, key + more, q.device)
+        return Mask(visible=visible, added=added).bind(query, key + appended, q.device)
 
 
 def _causal(query: int, key: int, device: torch.device) -> BoundMask:
@@ -221,16 +221,16 @@ class _Layer(nn.Module):
             if type(child) is nn.MultiheadAttention:
                 child.__class__ = MultiheadAttention
 
-    def _around(self, norm: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def _residual(self, norm: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """The residual stream around a sublayer, with the norm on the way in or behind the sum."""
         return x + sublayer(norm(x)) if self.norm_first else norm(x + sublayer(x))
 
     def _feedforward(self, x: Tensor) -> Tensor:
-        hidden = self._show("feedforward.hidden", self.activation(self.linear1(x)))
-        return self._show("feedforward.output", self.linear2(self.dropout(hidden)))
+        hidden = self._tap("feedforward.hidden", self.activation(self.linear1(x)))
+        return self._tap("feedforward.output", self.linear2(self.dropout(hidden)))
 
-    def _show(self, name: str, x: Tensor) -> Tensor:
-        return _show(self, name, x, self.self_attn.batch_first)
+    def _tap(self, name: str, x: Tensor) -> Tensor:
+        return _tap(self, name, x, self.self_attn.batch_first)
 
 
 class TransformerEncoderLayer(_Layer, nn.TransformerEncoderLayer):
@@ -243,9 +243,9 @@ class TransformerEncoderLayer(_Layer, nn.TransformerEncoderLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        x = self._show("input", src)
-        x = self._around(self.norm1, x, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
-        return self._show("output", self._around(self.norm2, x, self._ff_block))
+        x = self._tap("input", src)
+        x = self._residual(self.norm1, x, lambda x: self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
+        return self._tap("output", self._residual(self.norm2, x, self._ff_block))
 
     def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout2(self._feedforward(x))
@@ -265,12 +265,12 @@ class TransformerDecoderLayer(_Layer, nn.TransformerDecoderLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        x = self._show("input", tgt)
-        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-        other = (memory_mask, memory_key_padding_mask, memory_is_causal)
-        x = self._around(self.norm1, x, lambda x: self._sa_block(x, *own))
-        x = self._around(self.norm2, x, lambda x: self._mha_block(x, memory, *other))
-        return self._show("output", self._around(self.norm3, x, self._ff_block))
+        x = self._tap("input", tgt)
+        self_masks = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        memory_masks = (memory_mask, memory_key_padding_mask, memory_is_causal)
+        x = self._residual(self.norm1, x, lambda x: self._sa_block(x, *self_masks))
+        x = self._residual(self.norm2, x, lambda x: self._mha_block(x, memory, *memory_masks))
+        return self._tap("output", self._residual(self.norm3, x, self._ff_block))
 
     def _ff_block(self, x: Tensor) -> Tensor:
         return self.dropout3(self._feedforward(x))
@@ -290,16 +290,16 @@ class _Layers(nn.Module):
     def _batch_first(self) -> bool:
         return self.layers[0].self_attn.batch_first  # type: ignore[union-attr, return-value]
 
-    def _is_causal(self, x: Tensor, mask: Tensor | None, said: bool | None) -> bool:
-        """What the caller says; unsaid, whether the mask is causal (a compiled graph cannot look at it)."""
-        if said is not None or mask is None or torch.compiler.is_compiling():
-            return bool(said)
+    def _is_causal(self, x: Tensor, mask: Tensor | None, hint: bool | None) -> bool:
+        """What the caller says; without a word, whether the mask is causal (a compiled graph cannot look at it)."""
+        if hint is not None or mask is None or torch.compiler.is_compiling():
+            return bool(hint)
         _check_mask("mask", mask)
         time = _to_batch(x, _layout(x, self._batch_first)).shape[1]
         return torch.equal(mask, Transformer.generate_square_subsequent_mask(time, mask.device, mask.dtype))
 
     def _finish(self, x: Tensor) -> Tensor:
-        return x if self.norm is None else _show(self, "final.norm", self.norm(x), self._batch_first)
+        return x if self.norm is None else _tap(self, "final.norm", self.norm(x), self._batch_first)
 
 
 class TransformerEncoder(_Layers, nn.TransformerEncoder):
@@ -312,7 +312,7 @@ class TransformerEncoder(_Layers, nn.TransformerEncoder):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        cut = self._cut(src, mask, src_key_padding_mask)
+        zeroed = self._zeroed_padding(src, mask, src_key_padding_mask)
         # Float, as torch has it: a layer of somebody else's may count on that.
         mask = _as_float("mask", mask, src.dtype)
         padding = _as_float("src_key_padding_mask", src_key_padding_mask, src.dtype)
@@ -320,9 +320,9 @@ class TransformerEncoder(_Layers, nn.TransformerEncoder):
         x = src
         for layer in self.layers:
             x = layer(x, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
-        return self._finish(x if cut is None else x.masked_fill(cut[..., None], 0.0))
+        return self._finish(x if zeroed is None else x.masked_fill(zeroed[..., None], 0.0))
 
-    def _cut(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
+    def _zeroed_padding(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
         """Which positions to fill with zeros (None: no position).
 
         Where nothing is trained, torch takes the padding off, runs the layers on nested tensors, then puts
@@ -336,12 +336,12 @@ class TransformerEncoder(_Layers, nn.TransformerEncoder):
         wants_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (src, *first.parameters()))
         if wants_grad or first.training or torch.is_autocast_enabled():
             return None
-        blind = self.mask_check and torch.compiler.is_compiling()  # a compiled graph cannot look at the mask
-        if blind or src.device.type not in ("cpu", "cuda", "xpu"):
+        unreadable = self.mask_check and torch.compiler.is_compiling()  # a compiled graph cannot look at the mask
+        if unreadable or src.device.type not in ("cpu", "cuda", "xpu"):
             return None
         hidden = padding if padding.dtype == torch.bool else padding == -torch.inf
-        all_at_the_end = not self.mask_check or bool((hidden[:, 1:] >= hidden[:, :-1]).all())
-        return hidden if all_at_the_end else None
+        at_the_end = not self.mask_check or bool((hidden[:, 1:] >= hidden[:, :-1]).all())
+        return hidden if at_the_end else None
 
 
 def _as_float(name: str, mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Glass walls. Blocks announce their inner tensors with `tap`; a `trace` keeps them or replaces them.
+"""Tracing: the glass walls. Blocks announce their inner tensors with `tap`; a `trace` keeps them or replaces them.
 
 A module that announces tensors lists their names in `taps`. The full name of a tensor is the path of its module
 in the model plus that name: `layers.3.attention.weights`. A module may give a child another name in `tap_names`
@@ -20,28 +20,28 @@ from torch import Tensor, nn
 from clearhead.errors import InputError, TraceError, near
 from clearhead.nn.torch_internals import dynamo_is_loaded
 
-_watching: list[Trace] = []
-_opening = threading.Lock()
-_eager: Any = None  # keeps compiled code out while any trace of any thread is open
+_open_traces: list[Trace] = []
+_lock = threading.Lock()
+_eager_stance: Any = None  # keeps compiled code out while any trace of any thread is open
 
 
 def tap(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
     """Announce `tensor` as `name` of `module`; returns it, or what a trace puts in its place."""
-    if not _watching:
+    if not _open_traces:
         return tensor
-    for trace in tuple(_watching):  # another thread may close its own meanwhile
+    for trace in tuple(_open_traces):  # another thread may close its own meanwhile
         tensor = trace._see(module, name, tensor)
     return tensor
 
 
 def is_watched(module: nn.Module, *names: str) -> bool:
     """Whether a trace asked for any of these tensors of `module`, so that they must be computed at all."""
-    return bool(_watching) and any(trace._wants(module, name) for trace in tuple(_watching) for name in names)
+    return bool(_open_traces) and any(trace._wants(module, name) for trace in tuple(_open_traces) for name in names)
 
 
 def is_tracing() -> bool:
     """Whether a trace of this thread is looking."""
-    return bool(_watching) and any(trace._thread == threading.get_ident() for trace in tuple(_watching))
+    return bool(_open_traces) and any(trace._thread == threading.get_ident() for trace in tuple(_open_traces))
 
 
 def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
@@ -54,8 +54,8 @@ def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
             points.setdefault(path + name, (module, name))
         renamed: Mapping[str, str] = getattr(module, "tap_names", {})
         for child_name, child in module.named_children():
-            shown = renamed.get(child_name, child_name)
-            walk(child, f"{path}{shown}." if shown else path)
+            name = renamed.get(child_name, child_name)
+            walk(child, f"{path}{name}." if name else path)
 
     walk(model, "")
     return points
@@ -87,15 +87,15 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 def _unknown(name: str, points: Mapping[str, object]) -> TraceError:
     # Compare with the layer number taken out, so that one near name does not fill the list twelve times over.
-    shapes: dict[str, str] = {}
+    patterns: dict[str, str] = {}
     for point in points:
-        shapes.setdefault(re.sub(r"\d+", "*", point), point)
-    close = near(re.sub(r"\d+", "*", name), shapes)
+        patterns.setdefault(re.sub(r"\d+", "*", point), point)
+    close = near(re.sub(r"\d+", "*", name), patterns)
     layers = {m.group(1) for p in points if (m := re.search(r"layers\.(\d+)\.", p))}
     wanted = re.search(r"layers\.(\d+)\.", name)
     if wanted and layers and wanted.group(1) not in layers:
         return TraceError(f"No tensor is called {name!r}: the layers are numbered 0 to {max(map(int, layers))}.")
-    listing = ", ".join(close) if close else ", ".join(list(shapes)[:12])
+    listing = ", ".join(close) if close else ", ".join(list(patterns)[:12])
     return TraceError(f"No tensor is called {name!r}. Near names: {listing}. All of them: tap_points(model).")
 
 
@@ -152,25 +152,25 @@ class Trace(Mapping[str, Tensor]):
         return matching
 
     def __enter__(self) -> Trace:
-        if self in _watching:
+        if self in _open_traces:
             raise TraceError("This trace is already open; make a second one to nest them.")
         self._thread = threading.get_ident()
         self._seen.clear()
         # Compiled code has no taps left in it: run such models eagerly while somebody looks.
-        global _eager
-        with _opening:
-            if _eager is None and dynamo_is_loaded():
-                _eager = torch.compiler.set_stance("force_eager")
-            _watching.append(self)
+        global _eager_stance
+        with _lock:
+            if _eager_stance is None and dynamo_is_loaded():
+                _eager_stance = torch.compiler.set_stance("force_eager")
+            _open_traces.append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        global _eager
-        with _opening:
-            _watching.remove(self)
-            if not _watching and _eager is not None:
-                _eager.__exit__(None, None, None)
-                _eager = None
+        global _eager_stance
+        with _lock:
+            _open_traces.remove(self)
+            if not _open_traces and _eager_stance is not None:
+                _eager_stance.__exit__(None, None, None)
+                _eager_stance = None
 
     def _wants(self, module: nn.Module, name: str) -> bool:
         key = (id(module), name)
@@ -182,13 +182,13 @@ class Trace(Mapping[str, Tensor]):
         key = (id(module), name)
         if key in self._replaced:
             full_name, new = self._replaced[key]
-            put = new(tensor) if callable(new) else new
-            if not isinstance(put, Tensor) or put.shape != tensor.shape:
-                got = tuple(put.shape) if isinstance(put, Tensor) else type(put).__name__
+            replacement = new(tensor) if callable(new) else new
+            if not isinstance(replacement, Tensor) or replacement.shape != tensor.shape:
+                got = tuple(replacement.shape) if isinstance(replacement, Tensor) else type(replacement).__name__
                 raise InputError(
                     f"The replacement of {full_name} must be a tensor of shape {tuple(tensor.shape)}, got {got}."
                 )
-            tensor = put.to(tensor)
+            tensor = replacement.to(tensor)
         if key in self._kept:
             kept = tensor
             if self._detach:

@@ -51,12 +51,12 @@ typedef uint16_t halves IN_MEMORY(uint16_t);
 //               and input 16 + b in its high half, both plus 8. A last group that is not full is filled up with zeros.
 enum { F32, BF16, I8, I4 };
 
-static void (*team)(void (*)(void *), void *, unsigned, unsigned);  // GOMP_parallel: run a function on all threads
+static void (*parallel)(void (*)(void *), void *, unsigned, unsigned);  // GOMP_parallel: run a function on all threads
 static int (*thread_number)(void), (*thread_count)(void);
 static void (*barrier)(void);  // GOMP_barrier: wait for all threads
 
-void setup(void *parallel, void *number, void *count, void *wait) {
-    team = (void (*)(void (*)(void *), void *, unsigned, unsigned))parallel;
+void setup(void *run, void *number, void *count, void *wait) {
+    parallel = (void (*)(void (*)(void *), void *, unsigned, unsigned))run;
     thread_number = (int (*)(void))number;
     thread_count = (int (*)(void))count;
     barrier = (void (*)(void))wait;
@@ -64,7 +64,7 @@ void setup(void *parallel, void *number, void *count, void *wait) {
 
 INLINE floats load(const float *p) { return *(const floats_in_memory *)p; }
 INLINE void store(float *p, floats v) { *(floats_in_memory *)p = v; }
-INLINE floats all(float v) { return (floats){0} + v; }
+INLINE floats broadcast(float v) { return (floats){0} + v; }
 INLINE floats pick(ints where, floats yes, floats no) { return (floats)(((ints)yes & where) | ((ints)no & ~where)); }
 INLINE floats to_floats(ints v) { return __builtin_convertvector(v, floats); }
 INLINE floats from_bf16(const char *p) { return (floats)(__builtin_convertvector(*(const halves *)p, ints) << 16); }
@@ -136,15 +136,15 @@ INLINE void tile(int kind, int O, int R, const Job *job, long o, long r) {
     const char *ahead = w + (O == 1 ? 2048 : O * bytes_per_row);  // what will be needed soon, in the order of memory
     const long step = row_bytes(kind, GROUP);
     const int two = R <= 2;  // few sums: keep two of each, so that additions need not wait for one another
-    floats sums[OUTS][ROWS][2] = {0}, found[PARTS];
+    floats sums[OUTS][ROWS][2] = {0}, w_part[PARTS];
     UNROLL(2) for (long i = 0; i < whole; i += GROUP) {
         UNROLL(4) for (long line = 0; line < O * step; line += 64) __builtin_prefetch(ahead + O * step * (i / GROUP) + line);
         UNROLL(4) for (int a = 0; a < O; a++) {
             const char *row = w + a * bytes_per_row;
-            weights(kind, row, scales + a * groups, i, found);
+            weights(kind, row, scales + a * groups, i, w_part);
             UNROLL(4) for (int b = 0; b < R; b++)
                 UNROLL(8) for (int n = 0; n < PARTS; n++)
-                    sums[a][b][n & two] += load(x + b * in + i + n * LANES) * found[n];
+                    sums[a][b][n & two] += load(x + b * in + i + n * LANES) * w_part[n];
         }
     }
     if (whole < in) {  // the last inputs, filled up with zeros
@@ -154,9 +154,9 @@ INLINE void tile(int kind, int O, int R, const Job *job, long o, long r) {
         for (int a = 0; a < O; a++) {
             memset(rest, 0, sizeof rest);
             memcpy(rest, w + a * bytes_per_row + row_bytes(kind, whole), bytes_per_row - row_bytes(kind, whole));
-            weights(kind, rest, scales + a * groups + (kind == I4 ? groups - 1 : 0), 0, found);
+            weights(kind, rest, scales + a * groups + (kind == I4 ? groups - 1 : 0), 0, w_part);
             for (int b = 0; b < R; b++)
-                for (int n = 0; n < PARTS; n++) sums[a][b][0] += load(inputs[b] + n * LANES) * found[n];
+                for (int n = 0; n < PARTS; n++) sums[a][b][0] += load(inputs[b] + n * LANES) * w_part[n];
         }
     }
     for (int a = 0; a < O; a++)
@@ -198,7 +198,7 @@ static Range piece(const Job *job, long n, long of) {
     return (Range){from, to};
 }
 
-static void share(void *job) { piece(job, thread_number(), thread_count()); }
+static void linear_on_thread(void *job) { piece(job, thread_number(), thread_count()); }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Many rows (a prompt) with int8 and int4 weights: there arithmetic is what takes time, and whole numbers of 16 bits
@@ -234,11 +234,11 @@ INLINE ints multiply_pairs(ints total, ints w, int32_t x) {
 
 // A group of 32 inputs, `count` of which are there, as pairs; returns their scale (NaN if one is not a number).
 static float round_group(const float *x, long count, int32_t *pairs) {
-    float whole[GROUP] = {0};
-    memcpy(whole, x, count * sizeof(float));
+    float padded[GROUP] = {0};
+    memcpy(padded, x, count * sizeof(float));
     floats most = {0}, wrong = {0};
     for (int n = 0; n < GROUP; n += LANES) {
-        const floats v = load(whole + n), size = pick(v < 0.0f, -v, v);
+        const floats v = load(padded + n), size = pick(v < 0.0f, -v, v);
         most = pick(size > most, size, most);
         wrong += v * 0.0f;
     }
@@ -246,8 +246,8 @@ static float round_group(const float *x, long count, int32_t *pairs) {
     for (int k = 0; k < LANES; k++) top = most[k] > top ? most[k] : top;
     const float scale = top / 32767, up = scale > 0 ? 32767 / top : 0;
     for (int n = 0; n < PAIRS; n += LANES) {
-        const floats low = load(whole + n) * up + 12582912.0f - 12582912.0f;  // rounded, as in `exponential`
-        const floats high = load(whole + PAIRS + n) * up + 12582912.0f - 12582912.0f;
+        const floats low = load(padded + n) * up + 12582912.0f - 12582912.0f;  // rounded, as in `exponential`
+        const floats high = load(padded + PAIRS + n) * up + 12582912.0f - 12582912.0f;
         *(ints_in_memory *)(pairs + n) = paired(__builtin_convertvector(low, ints), __builtin_convertvector(high, ints));
     }
     return scale + sum(wrong);
@@ -286,14 +286,14 @@ INLINE void many_tile(int kind, const Many *many, const int32_t *w, const float 
     for (long g = 0; g < many->groups; g++, x += TALL * PAIRS, x_scales += TALL, w += PAIRS * PANEL, w_scales += PANEL) {
         ints totals[TALL][WIDE] = {0};
         UNROLL(16) for (int p = 0; p < PAIRS; p++) {
-            ints found[WIDE];
-            UNROLL(2) for (int n = 0; n < WIDE; n++) found[n] = *(const ints_in_memory *)(w + p * PANEL + n * LANES);
+            ints w_part[WIDE];
+            UNROLL(2) for (int n = 0; n < WIDE; n++) w_part[n] = *(const ints_in_memory *)(w + p * PANEL + n * LANES);
             UNROLL(6) for (int b = 0; b < TALL; b++)
                 UNROLL(2) for (int n = 0; n < WIDE; n++)
-                    totals[b][n] = multiply_pairs(totals[b][n], found[n], x[b * PAIRS + p]);
+                    totals[b][n] = multiply_pairs(totals[b][n], w_part[n], x[b * PAIRS + p]);
         }
         UNROLL(2) for (int n = 0; n < WIDE; n++) {
-            const floats scale = kind == I4 ? load(w_scales + n * LANES) : all(1);
+            const floats scale = kind == I4 ? load(w_scales + n * LANES) : broadcast(1);
             UNROLL(6) for (int b = 0; b < TALL; b++) sums[b][n] += to_floats(totals[b][n]) * (scale * x_scales[b]);
         }
     }
@@ -321,7 +321,7 @@ INLINE void many_panels(int kind, Many *many, long n) {
                         weight_pairs(kind, job, o + k, g, pairs);
                     else
                         memset(pairs, 0, sizeof pairs);
-                    for (int p = 0; p < PAIRS; p++) w[(g * PAIRS + p) * PANEL + k] = pairs[p];  // turned over
+                    for (int p = 0; p < PAIRS; p++) w[(g * PAIRS + p) * PANEL + k] = pairs[p];  // transposed
                     if (kind == I4) scales[g * PANEL + k] = there ? job->scales[(o + k) * many->groups + g] : 0;
                 }
         for (long t = 0; t < many->tiles; t++) many_tile(kind, many, w, scales, t, o);
@@ -342,7 +342,7 @@ static void many_part(Many *many, long n, long of) {
     if (job->kind == I4) many_panels(I4, many, n);
 }
 
-static void share_many(void *many) { many_part(many, thread_number(), thread_count()); }
+static void many_on_thread(void *many) { many_part(many, thread_number(), thread_count()); }
 
 // Whether it was done: without memory for what lies between, nothing is.
 static int many_rows(const Job *job, long threads) {
@@ -354,7 +354,7 @@ static int many_rows(const Job *job, long threads) {
     many.scales = (float *)(many.pairs + pairs);
     many.panels = many.pairs + pairs + scales;
     if (threads > 1)
-        team(share_many, &many, threads, 0);
+        parallel(many_on_thread, &many, threads, 0);
     else
         many_part(&many, 0, 1);
     free(many.pairs);
@@ -371,17 +371,17 @@ int has_many(void) { return 0; }
 void linear(int kind, const float *x, const char *w, const float *scales, const float *bias, float *y, long rows,
             long in, long out, int threads) {
     Job job = {kind, x, w, scales, bias, y, rows, in, out};
-    if (!team) threads = 1;
+    if (!parallel) threads = 1;
     if ((kind == I8 || kind == I4) && rows > FEW && many_rows(&job, threads)) return;
     if (threads > 1)
-        team(share, &job, threads, 0);
+        parallel(linear_on_thread, &job, threads, 0);
     else
         piece(&job, 0, 1);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Whole layers for one new position of each row: norm, attention to what the cache holds, norm, feed-forward. The
-// structs are filled in by layer.py, field by field, each of eight bytes where pointers are.
+// structs are filled in by cpu_layer.py and cpu_decode.py, field by field, each of eight bytes where pointers are.
 
 typedef struct {
     const char *w;
@@ -404,8 +404,8 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    float *keys, *values;  // (rows, kv_heads, room, head_dim), `past` positions of which are in use
-    int64_t room, past;
+    float *keys, *values;  // (rows, kv_heads, capacity, head_dim), `past` positions of which are in use
+    int64_t capacity, past;
 } Cache;
 
 enum { GELU_TANH, GELU_ERF, RELU, SILU };
@@ -416,17 +416,17 @@ typedef struct {
     long count, rows;
     const float *x;  // (rows, width)
     float *y;        // (rows, width)
-    float *qkv, *mixed, *middle, *hidden, *total;  // what all threads share
+    float *qkv, *heads, *middle, *hidden, *total;  // what all threads share
     float *own;                                    // what each has for itself: normed rows, then scores
     long own_size;
 } Work;
 
 // e^x = 2^n * e^r with |r| <= ln(2) / 2, where eight terms of the series are enough. Below -87 and above 88: as there.
 INLINE floats exponential(floats x) {
-    x = pick(x < -87.0f, all(-87), pick(x > 88.0f, all(88), x));
+    x = pick(x < -87.0f, broadcast(-87), pick(x > 88.0f, broadcast(88), x));
     const floats n = x * 1.44269504f + 12582912.0f - 12582912.0f;  // 1.5 * 2^23: what is added rounds to a whole number
     const floats r = x - n * 0.693359375f + n * 2.12194440e-4f;    // ln(2) in two parts
-    floats p = all(1.0f / 5040);
+    floats p = broadcast(1.0f / 5040);
     p = p * r + 1.0f / 720;
     p = p * r + 1.0f / 120;
     p = p * r + 1.0f / 24;
@@ -442,15 +442,15 @@ INLINE floats error_function(floats x) {
     const ints below = x < 0.0f;
     const floats size = pick(below, -x, x), t = 1.0f / (1.0f + 0.3275911f * size);
     const floats p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-    const floats found = 1.0f - p * exponential(-size * size);
-    return pick(below, -found, found);
+    const floats positive = 1.0f - p * exponential(-size * size);
+    return pick(below, -positive, positive);
 }
 
 INLINE floats activated(int activation, floats x) {
     switch (activation) {
         case GELU_TANH: return x / (1.0f + exponential(-1.5957691216f * (x + 0.044715f * x * x * x)));  // 2 sqrt(2 / pi)
         case GELU_ERF: return 0.5f * x * (1.0f + error_function(x * 0.70710678f));
-        case RELU: return pick(x < 0.0f, all(0), x);
+        case RELU: return pick(x < 0.0f, broadcast(0), x);
         default: return x / (1.0f + exponential(-x));
     }
 }
@@ -489,7 +489,7 @@ static void normalise(const Norm *norm, const float *x, float *y, long rows, lon
     }
 }
 
-// This thread's part of a product, to which `residual` is added where there is one, or which is bent.
+// This thread's part of a product, to which `residual` is added where there is one, or an activation applied.
 static void multiply(const Matrix *m, const float *x, float *y, long rows, const float *residual, int activation,
                      long n, long of) {
     const Job job = {m->kind, x, m->w, m->scales, m->bias, y, rows, m->in, m->out};
@@ -515,7 +515,8 @@ INLINE void score(int K, const float *q, const float *keys, long size, float sca
 }
 
 // V vectors of the weighted sum of values.
-INLINE void mix(int V, const float *weights, const float *values, long count, long size, float scale, float *y) {
+INLINE void weighted_sum(int V, const float *weights, const float *values, long count, long size, float scale,
+                         float *y) {
     floats sums[4] = {0};
     for (long j = 0; j < count; j++)
         UNROLL(4) for (int n = 0; n < V; n++) sums[n] += weights[j] * load(values + j * size + n * LANES);
@@ -529,39 +530,39 @@ static void attend(const float *q, const float *keys, const float *values, long 
     for (; j + 4 <= count; j += 4) score(4, q, keys + j * size, size, scale, scores + j);
     for (; j < count; j++) score(1, q, keys + j * size, size, scale, scores + j);
     for (; j % LANES; j++) scores[j] = -INFINITY;
-    floats most = all(-INFINITY), sums = {0};
-    for (j = 0; j < count; j += LANES) most = pick(load(scores + j) > most, load(scores + j), most);
-    float top = most[0];
-    for (int k = 1; k < LANES; k++) top = most[k] > top ? most[k] : top;
+    floats highest = broadcast(-INFINITY), sums = {0};
+    for (j = 0; j < count; j += LANES) highest = pick(load(scores + j) > highest, load(scores + j), highest);
+    float top = highest[0];
+    for (int k = 1; k < LANES; k++) top = highest[k] > top ? highest[k] : top;
     for (j = 0; j < count; j += LANES) {
         const floats weights = exponential(load(scores + j) - top);
         store(scores + j, weights);
         sums += weights;
     }
-    const float share = 1 / sum(sums);
-    for (; i + 4 * LANES <= size; i += 4 * LANES) mix(4, scores, values + i, count, size, share, y + i);
-    for (; i + LANES <= size; i += LANES) mix(1, scores, values + i, count, size, share, y + i);
+    const float normaliser = 1 / sum(sums);
+    for (; i + 4 * LANES <= size; i += 4 * LANES) weighted_sum(4, scores, values + i, count, size, normaliser, y + i);
+    for (; i + LANES <= size; i += LANES) weighted_sum(1, scores, values + i, count, size, normaliser, y + i);
     for (; i < size; i++) {
         float total = 0;
         for (j = 0; j < count; j++) total += scores[j] * values[j * size + i];
-        y[i] = total * share;
+        y[i] = total * normaliser;
     }
 }
 
-// One row's key/value head: write what is new into the cache, then the queries that share it look at everything.
-static void look(const Work *work, const Layer *l, const Cache *cache, long r, long g, float *scores) {
+// One row's key/value head: write what is new into the cache, then the queries that share it attend to everything.
+static void attend_head(const Work *work, const Layer *l, const Cache *cache, long r, long g, float *scores) {
     const long size = l->head_dim, q_size = l->heads * size, kv_size = l->kv_heads * size, shared = l->heads / l->kv_heads;
     const int fused = l->key.w == NULL;
     const long stride = q_size + 2 * kv_size;
     const float *q = work->qkv + r * (fused ? stride : q_size);
     const float *k = fused ? q + q_size : work->qkv + work->rows * q_size + r * kv_size;
     const float *v = k + (fused ? kv_size : work->rows * kv_size);
-    float *keys = cache->keys + (r * l->kv_heads + g) * cache->room * size;
-    float *values = cache->values + (r * l->kv_heads + g) * cache->room * size;
+    float *keys = cache->keys + (r * l->kv_heads + g) * cache->capacity * size;
+    float *values = cache->values + (r * l->kv_heads + g) * cache->capacity * size;
     memcpy(keys + cache->past * size, k + g * size, size * sizeof(float));
     memcpy(values + cache->past * size, v + g * size, size * sizeof(float));
     for (long h = g * shared; h < (g + 1) * shared; h++)
-        attend(q + h * size, keys, values, cache->past + 1, size, l->scale, scores, work->mixed + r * q_size + h * size);
+        attend(q + h * size, keys, values, cache->past + 1, size, l->scale, scores, work->heads + r * q_size + h * size);
 }
 
 // What thread n of so many does for one layer. Norms are cheap, so each thread makes those it needs: fewer times to wait.
@@ -580,9 +581,9 @@ static void layer_part(const Work *work, const Layer *l, const Cache *cache, con
     }
     if (of > 1) barrier();
     for (long item = items * n / of; item < items * (n + 1) / of; item++)
-        look(work, l, cache, item / l->kv_heads, item % l->kv_heads, scores);
+        attend_head(work, l, cache, item / l->kv_heads, item % l->kv_heads, scores);
     if (of > 1) barrier();
-    multiply(&l->output, work->mixed, work->middle, rows, x, -1, n, of);
+    multiply(&l->output, work->heads, work->middle, rows, x, -1, n, of);
     if (of > 1) barrier();
     normalise(l->post ? &l->attention_norm : &l->feedforward_norm, work->middle, normed, rows, width);
     multiply(&l->up, normed, work->hidden, rows, NULL, l->activation, n, of);
@@ -604,20 +605,20 @@ static void layers_part(const Work *work, long n, long of) {
     }
 }
 
-static void share_layers(void *work) { layers_part(work, thread_number(), thread_count()); }
+static void layers_on_thread(void *work) { layers_part(work, thread_number(), thread_count()); }
 
 static void at_least(long *size, long needed) { *size = needed > *size ? needed : *size; }
 
 // Whether it was done: without memory for what lies between, nothing is.
 int layers(const Layer *l, const Cache *caches, long count, const float *x, float *y, long rows, long threads) {
-    enum { QKV, MIXED, MIDDLE, HIDDEN, TOTAL, OWN, BUFFERS };
+    enum { QKV, HEADS, MIDDLE, HIDDEN, TOTAL, OWN, BUFFERS };
     const long line = 16;  // floats: what threads write apart must lie in different lines of the cache
     long sizes[BUFFERS] = {0};
-    if (!team || threads < 1) threads = 1;
+    if (!parallel || threads < 1) threads = 1;
     for (long k = 0; k < count; k++) {
         const long q_size = l[k].heads * l[k].head_dim, kv_size = l[k].kv_heads * l[k].head_dim;
         at_least(sizes + QKV, rows * (q_size + 2 * kv_size));
-        at_least(sizes + MIXED, rows * q_size);
+        at_least(sizes + HEADS, rows * q_size);
         at_least(sizes + MIDDLE, rows * l[k].width);
         at_least(sizes + HIDDEN, rows * l[k].up.out);
         at_least(sizes + TOTAL, rows * l[k].width);
@@ -632,10 +633,10 @@ int layers(const Layer *l, const Cache *caches, long count, const float *x, floa
     if (!memory) return 0;
     float *parts[BUFFERS];
     for (int n = 0; n < BUFFERS; next += sizes[n++]) parts[n] = next;
-    Work work = {l, caches, count, rows, x, y, parts[QKV], parts[MIXED], parts[MIDDLE], parts[HIDDEN], parts[TOTAL],
+    Work work = {l, caches, count, rows, x, y, parts[QKV], parts[HEADS], parts[MIDDLE], parts[HIDDEN], parts[TOTAL],
                  parts[OWN], sizes[OWN]};
     if (threads > 1)
-        team(share_layers, &work, threads, 0);
+        parallel(layers_on_thread, &work, threads, 0);
     else
         layers_part(&work, 0, 1);
     free(memory);

@@ -1,8 +1,8 @@
-"""Scores of a large vocabulary → loss and gradient on a CUDA device, in one Triton kernel and in the scores' own place.
+"""Logits of a large vocabulary → loss and gradient on a CUDA device, in one Triton kernel and in the logits' own place.
 
-`nn/cross_entropy.py` says what it computes. Moving the numbers is what takes the time, so they are loaded 16 bytes at
-a time (no mask ends within a load) and ahead of the arithmetic, and the gradient needs no tensor of its own. On an H200
-with GPT-2's vocabulary, all of it takes 1.3 times as long as copying the scores.
+`nn/cross_entropy.py` says what it computes. Moving the numbers is what takes the time, so they are loaded 16 bytes at a
+time (no mask ends within a load) and ahead of the arithmetic, and the gradient needs no tensor of its own. On an H200
+with GPT-2's vocabulary, all of it takes 1.3 times as long as copying the logits.
 
 Import this where there is a Triton.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 @triton.jit
-def read(
+def load_logits(
     row,
     i,
     bias,
@@ -24,7 +24,7 @@ def read(
     VOCAB: tl.constexpr,
     INSIDE: tl.constexpr,  # no i is beyond the vocabulary
 ):
-    """Scores with their bias, as powers of two (exp2 is what the hardware has); -inf beyond the vocabulary."""
+    """Logits with their bias, as powers of two (exp2 is what the hardware has); -inf beyond the vocabulary."""
     if INSIDE:
         x = tl.load(row + i).to(tl.float32)
         if HAS_BIAS:
@@ -38,91 +38,91 @@ def read(
 
 
 @triton.jit
-def add(x, top, total):
-    """The largest score so far, and the sum of the powers below it, lane by lane."""
-    higher = tl.maximum(top, tl.max(x, axis=0))
-    return higher, total * tl.exp2(top - higher) + tl.exp2(x - higher)
+def online_logsumexp(x, highest, total):
+    """The largest logit so far, and the sum of the powers below it, lane by lane."""
+    higher = tl.maximum(highest, tl.max(x, axis=0))
+    return higher, total * tl.exp2(highest - higher) + tl.exp2(x - higher)
 
 
 @triton.jit
-def kernel(
-    scores,  # (rows, COLUMNS); the gradient afterwards
+def cross_entropy_kernel(
+    logits,  # (rows, COLUMNS); the gradient afterwards
     bias,  # (VOCAB,)
     labels,  # (rows,)
-    counted,
+    count,
     losses,  # (rows,)
     smoothing,
     HAS_BIAS: tl.constexpr,
-    SMOOTHS: tl.constexpr,
+    HAS_SMOOTHING: tl.constexpr,
     COLUMNS: tl.constexpr,
     VOCAB: tl.constexpr,
-    WIDTH: tl.constexpr,  # scores read at once
+    WIDTH: tl.constexpr,  # logits read at once
 ):
-    """A program takes a row: once through for the largest and the sum, once more to turn it into its gradient."""
+    """A program takes a row: once through for the log-sum-exp, once more to turn it into its gradient."""
     number = tl.program_id(0).to(tl.int64)
-    row = scores + number * COLUMNS
-    kind = scores.dtype.element_ty
+    row = logits + number * COLUMNS
+    dtype = logits.dtype.element_ty
     label = tl.load(labels + number)
     inside: tl.constexpr = VOCAB // WIDTH * WIDTH  # up to here nobody needs to look for the end
     i = tl.arange(0, WIDTH)
     if label == -100:
         for start in range(0, COLUMNS, WIDTH):
-            tl.store(row + start + i, tl.zeros((WIDTH,), kind), mask=start + i < COLUMNS)
+            tl.store(row + start + i, tl.zeros((WIDTH,), dtype), mask=start + i < COLUMNS)
         tl.store(losses + number, 0.0)
         return
 
-    top = -1e30  # less than any score, yet a number
+    highest = -1e30  # less than any logit, yet a number
     total = tl.zeros((WIDTH,), tl.float32)
-    plain = tl.zeros((WIDTH,), tl.float32)  # the sum of the scores, for smoothing
+    logit_sum = tl.zeros((WIDTH,), tl.float32)  # the sum of the logits, for smoothing
     for start in tl.range(0, inside, WIDTH, num_stages=3):
-        x = read(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, True)
-        top, total = add(x, top, total)
-        if SMOOTHS:
-            plain += x
+        x = load_logits(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, True)
+        highest, total = online_logsumexp(x, highest, total)
+        if HAS_SMOOTHING:
+            logit_sum += x
     for start in range(inside, COLUMNS, WIDTH):
-        x = read(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, False)
-        top, total = add(x, top, total)
-        if SMOOTHS:
-            plain += tl.where(start + i < VOCAB, x, 0.0)
-    log_sum = top + tl.log2(tl.sum(total, axis=0))
-    wanted = read(row, label, bias, HAS_BIAS, COLUMNS, VOCAB, True)
-    loss = log_sum - (1 - smoothing) * wanted
-    if SMOOTHS:
-        loss -= smoothing * tl.sum(plain, axis=0) / VOCAB
+        x = load_logits(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, False)
+        highest, total = online_logsumexp(x, highest, total)
+        if HAS_SMOOTHING:
+            logit_sum += tl.where(start + i < VOCAB, x, 0.0)
+    log_sum = highest + tl.log2(tl.sum(total, axis=0))
+    target = load_logits(row, label, bias, HAS_BIAS, COLUMNS, VOCAB, True)
+    loss = log_sum - (1 - smoothing) * target
+    if HAS_SMOOTHING:
+        loss -= smoothing * tl.sum(logit_sum, axis=0) / VOCAB
     tl.store(losses + number, loss * 0.6931471805599453)  # ln(2)
 
-    share = 1.0 / tl.load(counted)
-    less = log_sum - tl.log2(share)
-    for_all = share * smoothing / VOCAB
-    tl.debug_barrier()  # everybody has read the label's score
+    inverse_count = 1.0 / tl.load(count)
+    log_scale = log_sum - tl.log2(inverse_count)
+    smoothed = inverse_count * smoothing / VOCAB
+    tl.debug_barrier()  # everybody has read the label's logit
     for start in tl.range(0, inside, WIDTH, num_stages=3):
-        x = read(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, True)
-        tl.store(row + start + i, (tl.exp2(x - less) - for_all).to(kind))
+        x = load_logits(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, True)
+        tl.store(row + start + i, (tl.exp2(x - log_scale) - smoothed).to(dtype))
     for start in range(inside, COLUMNS, WIDTH):
-        x = read(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, False)
-        gradient = tl.where(start + i < VOCAB, tl.exp2(x - less) - for_all, 0.0)
-        tl.store(row + start + i, gradient.to(kind), mask=start + i < COLUMNS)
+        x = load_logits(row, start + i, bias, HAS_BIAS, COLUMNS, VOCAB, False)
+        gradient = tl.where(start + i < VOCAB, tl.exp2(x - log_scale) - smoothed, 0.0)
+        tl.store(row + start + i, gradient.to(dtype), mask=start + i < COLUMNS)
     tl.debug_barrier()  # the label's was written like all others: now it is put right
-    tl.store(row + label, (tl.exp2(wanted - less) - for_all - share * (1 - smoothing)).to(kind))
+    tl.store(row + label, (tl.exp2(target - log_scale) - smoothed - inverse_count * (1 - smoothing)).to(dtype))
 
 
-@torch.library.custom_op("clearhead::cross_entropy_", mutates_args=("scores",))
+@torch.library.custom_op("clearhead::cross_entropy_", mutates_args=("logits",))
 def cross_entropy_(
-    scores: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, vocab: int, smoothing: float
+    logits: Tensor, bias: Tensor | None, labels: Tensor, count: Tensor, vocab: int, smoothing: float
 ) -> Tensor:
-    rows, columns = scores.shape
-    losses = scores.new_empty(rows, dtype=torch.float32)
+    rows, columns = logits.shape
+    losses = logits.new_empty(rows, dtype=torch.float32)
     width = min(8192, max(512, triton.next_power_of_2(vocab)))
-    with torch.cuda.device_of(scores):  # Triton starts kernels on the device that is chosen, not where tensors are
-        kernel[(rows,)](
-            scores,
-            bias if bias is not None else scores,
+    with torch.cuda.device_of(logits):  # Triton starts kernels on the device that is chosen, not where tensors are
+        cross_entropy_kernel[(rows,)](
+            logits,
+            bias if bias is not None else logits,
             labels,
-            counted,
+            count,
             losses,
             smoothing,
             HAS_BIAS=bias is not None,
-            SMOOTHS=smoothing > 0,
+            HAS_SMOOTHING=smoothing > 0,
             COLUMNS=columns,
             VOCAB=vocab,
             WIDTH=width,
@@ -132,12 +132,12 @@ def cross_entropy_(
 
 
 @cross_entropy_.register_fake
-def _(scores, bias, labels, counted, vocab, smoothing):
-    return scores.new_empty(scores.shape[0], dtype=torch.float32)
+def _(logits, bias, labels, count, vocab, smoothing):
+    return logits.new_empty(logits.shape[0], dtype=torch.float32)
 
 
 def loss_and_gradient(
-    scores: Tensor, bias: Tensor | None, labels: Tensor, counted: Tensor, vocab: int, smoothing: float
+    logits: Tensor, bias: Tensor | None, labels: Tensor, count: Tensor, vocab: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """As cross_entropy.loss_and_gradient; the gradient is written over the scores."""
-    return torch.ops.clearhead.cross_entropy_(scores, bias, labels, counted, vocab, smoothing), scores
+    """As cross_entropy.loss_and_gradient; the gradient is written over the logits."""
+    return torch.ops.clearhead.cross_entropy_(logits, bias, labels, count, vocab, smoothing), logits

@@ -1,7 +1,7 @@
-"""One row times a matrix on a CUDA device: every weight is read once, so all that counts is to read them fast.
+"""One row times a matrix (gemv) on a CUDA device: every weight is read once, so all that counts is to read them fast.
 
-The kernel is Triton's (`gpu_kernels.product`). `gemv` is an operator that can be compiled with what surrounds it;
-`product` also takes the norm before, the activation and the sum after. `prepare` loads it, where there is a Triton.
+The kernel is Triton's (`gpu_kernels.gemv`). `gemv` is an operator that can be compiled with what surrounds it;
+`fused_gemv` also takes the norm before, the activation and the sum after. `prepare` loads it, where there is a Triton.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from clearhead.nn.torch_internals import has_triton
 
 HALF = (torch.bfloat16, torch.float16)
-WIDEST = 8192  # inputs that are read at once
+MAX_WIDTH = 8192  # inputs that are read at once
 _kernels: Any = None  # gpu_kernels, once it is loaded; compiled code must not load it on its way
 
 
@@ -30,7 +30,7 @@ def prepare() -> bool:
 
 
 def usable(x: Tensor, weight: Tensor) -> bool:
-    """One row, half precision, a matrix with its rows in a piece; and the kernel is there."""
+    """One row, half precision, a contiguous matrix; and the kernel is there."""
     return (
         _kernels is not None
         and x.is_cuda
@@ -49,11 +49,11 @@ def gemv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _gemv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     y = x.new_empty(weight.shape[0])
-    launch(torch.library.wrap_triton(_kernels.product), x, weight, bias, y)
+    _launch(torch.library.wrap_triton(_kernels.gemv), x, weight, bias, y)
     return y
 
 
-def product(
+def fused_gemv(
     x: Tensor,  # (in,)
     linear: nn.Linear,
     y: Tensor,  # (out,)
@@ -64,21 +64,21 @@ def product(
     dependent: bool = False,
 ) -> None:
     """y = residual + activation(linear(norm(x)))"""
-    launch(_kernels.product, x, linear.weight, linear.bias, y, norm, activation, residual, dependent)
+    _launch(_kernels.gemv, x, linear.weight, linear.bias, y, norm, activation, residual, dependent)
 
 
-def tile(ins: int, outs: int) -> tuple[int, int, int]:
+def tile(in_features: int) -> tuple[int, int, int]:
     """(inputs read at once, outputs, warps) of a program: enough in flight to keep memory busy, as measured."""
-    width = min(WIDEST, max(16, 1 << (ins - 1).bit_length()))
+    width = min(MAX_WIDTH, max(16, 1 << (in_features - 1).bit_length()))
     return (width, 8 if width <= 2048 else 2, 4)
 
 
-def options(warps: int, dependent: bool) -> dict[str, Any]:
+def launch_options(warps: int, dependent: bool) -> dict[str, Any]:
     """How a kernel is launched: dependent ones start while the one before still runs."""
     return {"num_warps": warps, "launch_pdl": True} if dependent else {"num_warps": warps}
 
 
-def launch(
+def _launch(
     kernel: Any,
     x: Tensor,
     weight: Tensor,
@@ -89,25 +89,26 @@ def launch(
     residual: Tensor | None = None,
     dependent: bool = False,
 ) -> None:
-    outs, ins = weight.shape
-    width, rows, warps = tile(ins, outs)
-    gain, shift = (None, None) if norm is None else (norm.weight, norm.bias)
-    kernel[(-(-outs // rows),)](
+    out_features, in_features = weight.shape
+    width, rows, warps = tile(in_features)
+    norm_weight, norm_bias = (None, None) if norm is None else (norm.weight, norm.bias)
+    kernel[(-(-out_features // rows),)](
         x,
         weight,
-        *(x if part is None else part for part in (bias, gain, shift, residual)),
+        # in the place of what is missing any pointer will do: it is not read
+        *(x if part is None else part for part in (bias, norm_weight, norm_bias, residual)),
         y,
-        outs,
+        out_features,
         0.0 if norm is None else norm.eps,
-        INS=ins,
+        IN=in_features,
         WIDTH=width,
         ROWS=rows,
         NORM=norm is not None,
-        GAIN=gain is not None,
-        SHIFT=shift is not None,
-        BIAS=bias is not None,
-        ADD=residual is not None,
+        HAS_NORM_WEIGHT=norm_weight is not None,
+        HAS_NORM_BIAS=norm_bias is not None,
+        HAS_BIAS=bias is not None,
+        HAS_RESIDUAL=residual is not None,
         ACTIVATION=activation,
         DEPENDENT=dependent,
-        **options(warps, dependent),
+        **launch_options(warps, dependent),
     )

@@ -1,4 +1,4 @@
-"""Triton kernels for one new position: a row times a matrix with what surrounds it, and attention over a cache.
+"""Triton kernels of decoding: a row times a matrix (gemv) with what surrounds it, and attention over a KV cache.
 
 A step for one text is bound by reading weights, so memory must never rest. Kernels are launched one behind the other
 with programmatic dependent launch (`DEPENDENT`, Hopper and later): a kernel starts while the one before still runs,
@@ -15,7 +15,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def bend(x, ACTIVATION: tl.constexpr):
+def activate(x, ACTIVATION: tl.constexpr):
     """The activations of `nn.activations`, in fp32."""
     if ACTIVATION == "gelu_new":
         x = x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))  # 2·√(2/π); (1 + tanh(u)) / 2 = σ(2u)
@@ -29,127 +29,130 @@ def bend(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def product(
-    x,  # (INS,)
-    weight,  # (outs, INS), its rows in a piece
-    bias,  # (outs,)
-    gain,  # (INS,) and
-    shift,  # (INS,): the norm's
-    residual,  # (outs,); may be y itself
-    y,  # (outs,)
-    outs,
+def gemv(
+    x,  # (IN,)
+    weight,  # (out, IN), contiguous
+    bias,  # (out,)
+    norm_weight,  # (IN,)
+    norm_bias,  # (IN,)
+    residual,  # (out,); may be y itself
+    y,  # (out,)
+    out_features,
     eps,
-    INS: tl.constexpr,
+    IN: tl.constexpr,
     WIDTH: tl.constexpr,  # inputs read at once, a power of two; all of them where there is a norm
     ROWS: tl.constexpr,  # outputs of a program
     NORM: tl.constexpr,
-    GAIN: tl.constexpr,
-    SHIFT: tl.constexpr,
-    BIAS: tl.constexpr,
-    ADD: tl.constexpr,
+    HAS_NORM_WEIGHT: tl.constexpr,
+    HAS_NORM_BIAS: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
-    """y = residual + bend(weight · norm(x) + bias), summed in fp32 and rounded once."""
+    """y = residual + activate(weight · norm(x) + bias), summed in fp32 and rounded once."""
     o = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     i = tl.arange(0, WIDTH)[None, :]
-    real, inside = o < outs, i < INS
-    rows = weight + o.to(tl.int64) * INS
-    tile = tl.load(rows + i, mask=real & inside, other=0.0)
-    if BIAS:
-        start = tl.load(bias + o, mask=real, other=0.0).to(tl.float32)
-    if GAIN:
-        gained = tl.load(gain + i, mask=inside, other=0.0)
-    if SHIFT:
-        shifted = tl.load(shift + i, mask=inside, other=0.0)
+    is_output, is_input = o < out_features, i < IN
+    rows = weight + o.to(tl.int64) * IN
+    tile = tl.load(rows + i, mask=is_output & is_input, other=0.0)
+    if HAS_BIAS:
+        b = tl.load(bias + o, mask=is_output, other=0.0).to(tl.float32)
+    if HAS_NORM_WEIGHT:
+        scale = tl.load(norm_weight + i, mask=is_input, other=0.0)
+    if HAS_NORM_BIAS:
+        shift = tl.load(norm_bias + i, mask=is_input, other=0.0)
     if DEPENDENT:
         gdc_launch_dependents()
         gdc_wait()
 
-    given = tl.load(x + i, mask=inside, other=0.0).to(tl.float32)
-    if ADD:
-        added = tl.load(residual + o, mask=real, other=0.0).to(tl.float32)
+    row = tl.load(x + i, mask=is_input, other=0.0).to(tl.float32)
+    if HAS_RESIDUAL:
+        r = tl.load(residual + o, mask=is_output, other=0.0).to(tl.float32)
     if NORM:
-        away = tl.where(inside, given - tl.sum(given, axis=1, keep_dims=True) / INS, 0.0)
-        given = away * tl.rsqrt(tl.sum(away * away, axis=1, keep_dims=True) / INS + eps)
-        if GAIN:
-            given = given * gained.to(tl.float32)
-        if SHIFT:
-            given = given + shifted.to(tl.float32)
-        given = given.to(x.dtype.element_ty).to(tl.float32)
-    total = tile.to(tl.float32) * given
-    for begin in range(WIDTH, INS, WIDTH):
+        centred = tl.where(is_input, row - tl.sum(row, axis=1, keep_dims=True) / IN, 0.0)
+        row = centred * tl.rsqrt(tl.sum(centred * centred, axis=1, keep_dims=True) / IN + eps)
+        if HAS_NORM_WEIGHT:
+            row = row * scale.to(tl.float32)
+        if HAS_NORM_BIAS:
+            row = row + shift.to(tl.float32)
+        row = row.to(x.dtype.element_ty).to(tl.float32)
+    total = tile.to(tl.float32) * row
+    for begin in range(WIDTH, IN, WIDTH):
         j = begin + i
-        given = tl.load(x + j, mask=j < INS, other=0.0).to(tl.float32)
-        tile = tl.load(rows + j, mask=real & (j < INS), other=0.0)
-        total += tile.to(tl.float32) * given
+        row = tl.load(x + j, mask=j < IN, other=0.0).to(tl.float32)
+        tile = tl.load(rows + j, mask=is_output & (j < IN), other=0.0)
+        total += tile.to(tl.float32) * row
     out = tl.sum(total, axis=1, keep_dims=True)
-    if BIAS:
-        out += start
-    out = bend(out, ACTIVATION)
-    if ADD:
-        out += added
-    tl.store(y + o, out.to(x.dtype.element_ty).to(y.dtype.element_ty), mask=real)
+    if HAS_BIAS:
+        out += b
+    out = activate(out, ACTIVATION)
+    if HAS_RESIDUAL:
+        out += r
+    tl.store(y + o, out.to(x.dtype.element_ty).to(y.dtype.element_ty), mask=is_output)
 
 
 @triton.jit
-def look(q, k, v, seen, top, whole, mixed):
-    """Take more keys into a softmax: the largest score so far, and the sums of shares and of values relative to it."""
-    scores = tl.where(seen, tl.sum(k.to(tl.float32) * q[None, :], axis=1), float("-inf"))
-    higher = tl.maximum(top, tl.max(scores))
-    share = tl.exp(scores - higher)
-    fade = tl.exp(top - higher)
-    mixed = mixed * fade + tl.sum(v.to(tl.float32) * share[:, None], axis=0)
-    return higher, whole * fade + tl.sum(share), mixed
+def online_softmax(q, k, v, visible, highest, total, heads):
+    """Take more keys into a softmax.
+
+    highest: the largest score so far; total, heads: the sums of exp(score - highest), and of values weighted by it.
+    """
+    scores = tl.where(visible, tl.sum(k.to(tl.float32) * q[None, :], axis=1), float("-inf"))
+    higher = tl.maximum(highest, tl.max(scores))
+    weights = tl.exp(scores - higher)
+    rescale = tl.exp(highest - higher)
+    heads = heads * rescale + tl.sum(v.to(tl.float32) * weights[:, None], axis=0)
+    return higher, total * rescale + tl.sum(weights), heads
 
 
 @triton.jit
-def attention(
+def decode_attention(
     qkv,  # (heads · DIM + 2 · kv_heads · DIM,): the new position's
-    keys,  # (kv_heads, span, DIM)
+    keys,  # (kv_heads, capacity, DIM)
     values,
-    visible,  # (span,) bool
+    visible,  # (capacity,) bool
     position,  # (1,): where the new position is written; what is before it may be seen
     y,  # (heads · DIM,)
-    span,
+    capacity,
     scale,
     HEADS: tl.constexpr,
-    SHARED: tl.constexpr,  # query heads for each key/value head
+    GROUP: tl.constexpr,  # query heads for each key/value head
     DIM: tl.constexpr,
-    KEYS: tl.constexpr,  # keys looked at at once
+    KEYS: tl.constexpr,  # keys read at once
     DEPENDENT: tl.constexpr,
 ):
     """One head of the new position over all positions so far; keeps its key and value. Softmax on the way, in fp32."""
     head = tl.program_id(0)
-    own = head // SHARED
+    kv_head = head // GROUP
     d = tl.arange(0, DIM)
     now = tl.load(position).to(tl.int32)
-    keys += own.to(tl.int64) * span * DIM
-    values += own.to(tl.int64) * span * DIM
+    keys += kv_head.to(tl.int64) * capacity * DIM
+    values += kv_head.to(tl.int64) * capacity * DIM
     j = tl.arange(0, KEYS)
-    places = j[:, None] * DIM + d[None, :]
-    k = tl.load(keys + places, mask=(j < now)[:, None], other=0.0)  # written by earlier steps
-    v = tl.load(values + places, mask=(j < now)[:, None], other=0.0)
+    offsets = j[:, None] * DIM + d[None, :]
+    k = tl.load(keys + offsets, mask=(j < now)[:, None], other=0.0)  # written by earlier steps
+    v = tl.load(values + offsets, mask=(j < now)[:, None], other=0.0)
     seen = tl.load(visible + j, mask=j < now, other=0).to(tl.int1)
     if DEPENDENT:
         gdc_launch_dependents()
         gdc_wait()
 
     q = tl.load(qkv + head * DIM + d).to(tl.float32) * scale
-    new_k = tl.load(qkv + (HEADS + own) * DIM + d)
-    new_v = tl.load(qkv + (HEADS + HEADS // SHARED + own) * DIM + d)
-    if head % SHARED == 0:
+    new_k = tl.load(qkv + (HEADS + kv_head) * DIM + d)
+    new_v = tl.load(qkv + (HEADS + HEADS // GROUP + kv_head) * DIM + d)
+    if head % GROUP == 0:
         tl.store(keys + now * DIM + d, new_k)
         tl.store(values + now * DIM + d, new_v)
-    top = tl.sum(q * new_k.to(tl.float32))  # it sees itself
-    whole = top * 0.0 + 1.0
-    mixed = new_v.to(tl.float32)
-    top, whole, mixed = look(q, k, v, seen, top, whole, mixed)
+    highest = tl.sum(q * new_k.to(tl.float32))  # it sees itself
+    total = highest * 0.0 + 1.0
+    heads = new_v.to(tl.float32)
+    highest, total, heads = online_softmax(q, k, v, seen, highest, total, heads)
     for begin in range(KEYS, now, KEYS):
         j = begin + tl.arange(0, KEYS)
-        places = j[:, None] * DIM + d[None, :]
-        k = tl.load(keys + places, mask=(j < now)[:, None], other=0.0)
-        v = tl.load(values + places, mask=(j < now)[:, None], other=0.0)
+        offsets = j[:, None] * DIM + d[None, :]
+        k = tl.load(keys + offsets, mask=(j < now)[:, None], other=0.0)
+        v = tl.load(values + offsets, mask=(j < now)[:, None], other=0.0)
         seen = tl.load(visible + j, mask=j < now, other=0).to(tl.int1)
-        top, whole, mixed = look(q, k, v, seen, top, whole, mixed)
-    tl.store(y + head * DIM + d, (mixed / whole).to(y.dtype.element_ty))
+        highest, total, heads = online_softmax(q, k, v, seen, highest, total, heads)
+    tl.store(y + head * DIM + d, (heads / total).to(y.dtype.element_ty))

@@ -26,7 +26,7 @@ from clearhead.nn.linear import Linear, is_plain, many_rows
 log = logging.getLogger("clearhead")
 
 KINDS = {"int8": cpu_kernels.I8, "int4": cpu_kernels.I4}
-FEW = 64  # rows for which reading small weights beats unpacking them
+FEW = 64  # rows for which reading quantised weights beats unpacking them
 BLOCK = 1 << 20  # weights that are unpacked at a time
 SMALLEST = cpu_kernels.GROUP  # a matrix with fewer inputs or outputs stays as it is: there is nothing to gain
 
@@ -49,26 +49,26 @@ class QuantizedMatrix(nn.Module):
         if not bool(torch.isfinite(self.scales).all()):
             raise InputError("The weights hold infinities or NaN, which cannot be rounded to a few bits.")
 
-    def rows(self, chosen: Tensor | slice) -> Tensor:
+    def rows(self, index: Tensor | slice) -> Tensor:
         """Some rows of the matrix in fp32: (…, inputs)."""
-        codes, scales = self.codes[chosen], self.scales[chosen]
+        codes, scales = self.codes[index], self.scales[index]
         if self.kind == "int8":
             return codes.float() * scales
         groups = codes.unflatten(-1, (-1, cpu_kernels.GROUP // 2))
-        whole = torch.cat([groups & 15, groups >> 4], -1).float().sub_(8).mul_(scales.unsqueeze(-1))
-        return whole.flatten(-2)[..., : self.in_features]
+        weights = torch.cat([groups & 15, groups >> 4], -1).float().sub_(8).mul_(scales.unsqueeze(-1))
+        return weights.flatten(-2)[..., : self.in_features]
 
     def refuse_to_leave(self, move: Callable[[Tensor], Tensor]) -> None:
         """Scales in a narrower type would be other weights, and the products run on the CPU."""
-        there = move(self.scales[:0])
-        if there.dtype is not torch.float32:
+        moved = move(self.scales[:0])
+        if moved.dtype is not torch.float32:
             raise InputError(
-                f"A quantised model computes in float32 and cannot become {str(there.dtype).removeprefix('torch.')}. "
+                f"A quantised model computes in float32 and cannot become {str(moved.dtype).removeprefix('torch.')}. "
                 "Load it without quantize= and with the dtype."
             )
-        if there.device.type != "cpu":
+        if moved.device.type != "cpu":
             raise InputError(
-                f"Quantised products run on the CPU here, not on {there.device}. Load the model without quantize= "
+                f"Quantised products run on the CPU here, not on {moved.device}. Load the model without quantize= "
                 "(dtype='bfloat16' halves its memory)."
             )
 
@@ -103,7 +103,7 @@ class QuantizedLinear(nn.Module):
             raise InputError(f"The layer takes vectors of {self.in_features} numbers, not {tuple(x.shape)}.")
         rows = x.numel() // self.in_features
         if cpu_kernels.loaded is not None and (rows <= FEW or cpu_kernels.loaded.has_many):
-            return self._natively(cpu_kernels.loaded, x, rows)
+            return self._in_c(cpu_kernels.loaded, x, rows)
         flat = x.reshape(rows, self.in_features)
         y = x.new_empty(rows, self.out_features)
         step = max(1, BLOCK // self.in_features)
@@ -112,7 +112,7 @@ class QuantizedLinear(nn.Module):
             y[:, part] = many_rows(flat, self.matrix.rows(part), None if self.bias is None else self.bias[part])
         return y.view(*x.shape[:-1], self.out_features)
 
-    def _natively(self, kernels: cpu_kernels.Kernels, x: Tensor, rows: int) -> Tensor:
+    def _in_c(self, kernels: cpu_kernels.Kernels, x: Tensor, rows: int) -> Tensor:
         buffers, bias = self.matrix._buffers, self._parameters.get("bias")
         y = x.new_empty((*x.shape[:-1], self.out_features))
         if rows:
@@ -160,17 +160,17 @@ def quantize_(model: nn.Module, kind: str) -> nn.Module:
     check_kind(kind)
     if any(isinstance(module, QuantizedMatrix) for module in model.modules()):
         raise InputError("The model is quantised already. To choose other bits, load it again.")
-    places = {str(p.device) for p in model.parameters()} - {"cpu"}
-    if places:
-        raise InputError(f"Quantised products run on the CPU here, and the model is on {', '.join(sorted(places))}.")
+    devices = {str(p.device) for p in model.parameters()} - {"cpu"}
+    if devices:
+        raise InputError(f"Quantised products run on the CPU here, and the model is on {', '.join(sorted(devices))}.")
     if cpu_kernels.load() is None:
         log.warning("Quantised products will be slow: there are no native kernels (%s).", cpu_kernels.why_not())
-    sharing: dict[int, list[tuple[nn.Module, str]]] = {}  # a weight -> who has it: (parent, name)
+    users_of: dict[int, list[tuple[nn.Module, str]]] = {}  # a weight -> the modules that share it: (parent, name)
     for parent in model.modules():
         for name, child in parent._modules.items():  # all of them, even one module under two names
             if isinstance(child, Linear | nn.Embedding):
-                sharing.setdefault(id(child.weight), []).append((parent, name))
-    for users in sharing.values():
+                users_of.setdefault(id(child.weight), []).append((parent, name))
+    for users in users_of.values():
         layers = {id(child): child for parent, name in users if isinstance(child := getattr(parent, name), Linear)}
         if not layers:
             continue
@@ -199,7 +199,7 @@ def check_kind(kind: str) -> str:
 def _to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     """(rows, inputs) fp32 -> codes, scales"""
     scales = weight.abs().amax(-1, keepdim=True) / 127
-    return (weight / _no_zeros(scales)).round_().to(torch.int8), scales
+    return (weight / _nonzero(scales)).round_().to(torch.int8), scales
 
 
 def _to_int4(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,10 +207,10 @@ def _to_int4(weight: Tensor) -> tuple[Tensor, Tensor]:
     groups = F.pad(weight, (0, -weight.shape[1] % cpu_kernels.GROUP)).unflatten(-1, (-1, cpu_kernels.GROUP))
     low, high = groups.aminmax(dim=-1, keepdim=True)
     scales = torch.where(high > -low, high, low) / -8
-    codes = (groups / _no_zeros(scales)).round_().clamp_(-8, 7).add_(8).to(torch.uint8)
+    codes = (groups / _nonzero(scales)).round_().clamp_(-8, 7).add_(8).to(torch.uint8)
     first, second = codes.chunk(2, -1)
     return (first | second << 4).flatten(-2), scales.squeeze(-1)
 
 
-def _no_zeros(scales: Tensor) -> Tensor:
+def _nonzero(scales: Tensor) -> Tensor:
     return torch.where(scales == 0, 1, scales)
