@@ -7,8 +7,9 @@ of ours), split (the other way), transposed or not. Loading reads the list one w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -85,7 +86,7 @@ class CheckpointMap:
     """All entries of one model, the prefix of its body, and names that old files carry."""
 
     entries: tuple[Entry, ...]
-    prefix: str
+    prefix: str = ""
     # (pattern, replacement): spellings of old files, such as LayerNorm.gamma
     legacy: tuple[tuple[str, str], ...] = ()
     # tensors that are no weights (position counters, causal masks) and are skipped
@@ -140,3 +141,26 @@ def layers(count: int, each: Iterable[Entry]) -> Iterator[Entry]:
                 or_else=numbered(entry.or_else),
                 copies=numbered(entry.copies),
             )
+
+
+def own_names(build: Callable[[Any, str], Any]) -> Callable[[Any, str], CheckpointMap]:
+    """The map of a family that is published under our own names: what a model stores is what it is called here."""
+
+    def checkpoint_map(config: Any, task: str) -> CheckpointMap:
+        with torch.device("meta"):
+            model = build(config, task)
+        model.tie_weights()
+        names = sorted((name for name, _ in model.named_parameters(remove_duplicate=False)), key=_is_head)
+        first: dict[int, str] = {}
+        entries = []
+        for name in names:
+            owner = first.setdefault(id(model.get_parameter(name)), name)
+            entries.append(Entry((name,), (name,), tied_to=None if owner == name else owner))
+        return CheckpointMap(tuple(entries))
+
+    return checkpoint_map
+
+
+def _is_head(name: str) -> bool:
+    """A tied output is known by the embedding's name."""
+    return name.startswith("head.")

@@ -59,7 +59,7 @@ class SegmentRecurrentModel(TokenModel):
         if past_key_values is not None:
             if attention_mask is not None:
                 raise InputError("A memory cannot tell padding from text: continue texts of one length together.")
-            mems, use_mems = past_key_values.mems, True
+            mems, use_mems = past_key_values.tensors, True
         _check_positions(position_ids)
         choices = count_choices(self.head, input_ids, inputs_embeds)
         if choices is not None:
@@ -92,7 +92,8 @@ class SegmentRecurrentModel(TokenModel):
         if use_mems if use_mems is not None else self.uses_mems():
             out.mems = new_mems
         if past_key_values is not None:
-            past_key_values.mems, out.past_key_values = new_mems, past_key_values
+            past_key_values.replace(new_mems, new_mems[0].shape[0])
+            out.past_key_values = past_key_values
         if seen is None:
             return out
         # With targets there are two streams, content and targets, and both are listed, one after the other.

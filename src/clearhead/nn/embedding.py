@@ -1,6 +1,6 @@
 """Embedders: from what a stack reads to vectors. For tokens: token + position + segment, normalised and dropped out."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,12 @@ from clearhead.nn.tracing import tap
 
 
 class Embedder(nn.Module):
-    """Turns what a codec gives (ids, patches, events) into vectors (batch, time, width), and announces `output`."""
+    """Turns what a codec gives (ids, patches, events) into vectors (batch, time, width), and announces `output`.
+
+    content   which of its taps holds what was read, before positions are added: what attribution asks about
+    """
+
+    content: ClassVar[str] = "output"
 
     @property
     def taps(self) -> tuple[str, ...]:
@@ -40,6 +45,8 @@ class TokenEmbedder(Embedder):
     norm_last           dropout → norm (BigBird)
     scale_given         scale vectors that the caller gives in place of words too (BART does not)
     """
+
+    content = "tokens"
 
     def __init__(
         self,

@@ -22,41 +22,18 @@ from clearhead.nn.linear import Linear
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
 from clearhead.nn.positions import skew
 from clearhead.nn.stack import Stack, narrowed, shape_of
-from clearhead.nn.state import State
+from clearhead.nn.state import TensorState
 from clearhead.nn.tracing import tap
 
 Mems = Sequence[Tensor]  # one (remembered, batch, width) per layer, the layout that published code hands around
 
 
-class SegmentMemory(State):
-    """The hidden states of earlier text, which later segments look at in place of keys and values."""
-
-    can_crop = False  # what was remembered has moved on
-
-    def __init__(self, mems: Mems | None = None) -> None:
-        self.mems = mems
+class SegmentMemory(TensorState):
+    """The hidden states of earlier text, a tensor for each layer, which later segments look at in place of keys."""
 
     @property
     def length(self) -> int:
-        return 0 if self.mems is None else self.mems[0].shape[0]
-
-    def repeat(self, count: int) -> None:
-        if self.mems is not None:
-            self.mems = tuple(mem.repeat_interleave(count, 1) for mem in self.mems)
-
-    def reorder(self, rows: Tensor, since: int = 0) -> None:
-        if self.mems is not None:
-            self.mems = tuple(mem[:, rows] for mem in self.mems)
-
-    def copy(self) -> SegmentMemory:
-        return SegmentMemory(self.mems)  # its tensors are replaced, never written to
-
-    def crop(self, length: int) -> None:
-        raise InputError("A memory of states cannot be cut back: what was remembered has moved on.")
-
-    @property
-    def nbytes(self) -> int:
-        return sum(mem.numel() * mem.element_size() for mem in self.mems or ())
+        return 0 if self.tensors is None else self.tensors[0].shape[0]
 
 
 class RelativeAttention(nn.Module):
