@@ -16,7 +16,7 @@ FLOORS = [
     {"messages"},
     {"errors"},
     {"files", "schema", "units"},
-    {"codec"},
+    {"codec", "generation_options"},
     {"nn"},
     {"models", "text"},
     {"hub"},
@@ -103,6 +103,7 @@ def test_every_file_says_why_it_exists(path):
         "import clearhead.text",
         "import clearhead.errors",
         "import clearhead.schema",
+        "import clearhead.generation_options",
         "import sys, clearhead.cli as c; sys.argv = ['x', '--help']\ntry: c.main()\nexcept SystemExit: pass",
     ],
 )

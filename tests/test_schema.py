@@ -143,6 +143,11 @@ def test_what_a_form_misspells(of, value):
         of.parse(value)
 
 
+def test_a_number_out_of_bounds_is_shown_as_a_number():
+    with pytest.raises(InputError, match="n is -4; it must be a whole number of at least 1"):
+        COUNT.parse("-4")
+
+
 class Even(Field):
     """A field of a kind of its own."""
 

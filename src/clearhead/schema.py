@@ -37,7 +37,7 @@ class Field:
     choices       the values it can have, where `type` is no Literal that lists them
     least, most   bounds of a number that it may reach; `above` and `below`: bounds that it may not
     longest       the most characters of a text, or items of a list
-    test          whatever else has to hold; `expected` says in words what does
+    test          whatever else has to hold (in an annotation: a function by its name); `expected` says what in words
     expected      what the value must be, where the words that follow from the type are not the best
     hint          a sentence more for whoever got it wrong
     group         what it stands under in a list; `flags` and `metavar`: how a command line spells it
@@ -207,8 +207,8 @@ def _read(value: Any, hint: Any, field: Field, spelled: bool) -> Any:
         except Mismatch as mismatch:
             wrong.append(mismatch)
     # Of a list that is none of the alternatives, the item is blamed, if it is clear which.
-    inside = [mismatch for mismatch in wrong if mismatch.path or mismatch.sentence]
-    raise inside[0] if len(inside) == 1 else Mismatch(value, _words(hint, field))
+    clear = wrong if len(wrong) == 1 else [mismatch for mismatch in wrong if mismatch.path or mismatch.sentence]
+    raise clear[0] if len(clear) == 1 else Mismatch(value, _words(hint, field))
 
 
 def _read_as(value: Any, hint: Any, field: Field, spelled: bool) -> Any:
@@ -254,8 +254,10 @@ def _number(value: Any, kind: type[int] | type[float], field: Field, spelled: bo
     good = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < LARGEST  # so nan is none
     if good and kind is int:
         good = isinstance(number, int) or (spelled and number.is_integer())
-    if not good or not _within(number, field):
+    if not good:
         raise Mismatch(value, _words(kind, field))
+    if not _within(number, field):
+        raise Mismatch(number, _words(kind, field))
     return kind(number) if spelled else number
 
 

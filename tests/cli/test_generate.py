@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import clearhead as ch
 from clearhead.cli import app
-from clearhead.cli.interactive import COMMANDS, SETTABLE, Desk, joined
+from clearhead.cli.interactive import COMMANDS, SETTABLE, InteractiveWriter, joined
 from clearhead.errors import InputError
 from clearhead.generate import Options
 from tests.cli import with_model
@@ -129,8 +129,8 @@ def test_an_assistant_and_rounded_weights(gpt):
     want = gpt.generate(PROMPT, max_new_tokens=15)
     done = inside("generate", PROMPT, "-n", "15", "--assistant", "random-gpt2", "--speed")
     assert done.stdout == want + "\n"
-    asked = int(re.search(r"was asked (\d+) times", " ".join(done.stderr.split()))[1])
-    assert asked < 8  # the assistant is the model, so nearly every guess is right
+    calls = int(re.search(r"the model ran (\d+) times", " ".join(done.stderr.split()))[1])
+    assert calls < 8  # the assistant is the model, so nearly every token it proposes is right
     rounded = ch.load("random-gpt2", quantize="int8").generate(PROMPT, max_new_tokens=15)
     done = inside("generate", PROMPT, "-n", "15", "--quantize", "int8", "--speed")
     assert done.stdout == rounded + "\n"
@@ -171,7 +171,7 @@ def test_the_models_own_generation_options_count(tmp_path, gpt):
         (["--top-k", "-1"], "top_k"),
         (["-n", "3", "--min-new-tokens", "4"], "above max_new_tokens"),
         (["--num-return-sequences", "2"], "Greedy decoding has one answer"),
-        (["--prompt-lookup", "2", "--num-beams", "2"], "Looking ahead"),
+        (["--prompt-lookup", "2", "--num-beams", "2"], "Speculative decoding"),
         (["--prompt-lookup", "2", "--assistant", "x"], "not both"),
         (["--choice", "a", "--regex", "b"], "--choice or --regex"),
         (["--choice", ""], "not empty"),
@@ -365,11 +365,11 @@ def test_what_was_read_is_not_read_again(gpt, monkeypatch, capsys):
     monkeypatch.setattr(
         type(gpt.model), "forward", lambda self, ids, **rest: lengths.append(ids.shape[1]) or forward(self, ids, **rest)
     )
-    desk = Desk(gpt, {"max_new_tokens": 3})
-    desk.take("Once upon a time there was a little girl")
+    desk = InteractiveWriter(gpt, {"max_new_tokens": 3})
+    desk.handle("Once upon a time there was a little girl")
     first = lengths[0]
     lengths.clear()
-    desk.take("")
+    desk.handle("")
     assert lengths[0] < first / 2
     assert desk.text.startswith("Once upon a time there was a little girl")
 
@@ -378,8 +378,8 @@ def test_an_interrupt_in_the_middle_of_a_layer_does_no_harm(monkeypatch, capsys)
     """A line is being read, some layers remember it and some do not yet: none of that must be used again."""
     gpt = ch.load("random-gpt2")
     shake(gpt.model)
-    desk = Desk(gpt, {"max_new_tokens": 4})
-    desk.take(PROMPT)
+    desk = InteractiveWriter(gpt, {"max_new_tokens": 4})
+    desk.handle(PROMPT)
     block = type(gpt.model.stack.layers[0])
     forward, count = block.forward, 0
 
@@ -392,9 +392,9 @@ def test_an_interrupt_in_the_middle_of_a_layer_does_no_harm(monkeypatch, capsys)
 
     monkeypatch.setattr(block, "forward", interrupted)
     text = desk.text + " and it was a house in the wood"
-    desk.take(" and it was a house in the wood")
+    desk.handle(" and it was a house in the wood")
     assert desk.text == text
-    desk.take("")
+    desk.handle("")
     assert desk.text == gpt.generate(text, max_new_tokens=4)
 
 

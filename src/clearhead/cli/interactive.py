@@ -11,8 +11,9 @@ from clearhead.cli.speed import speed as speed_of
 from clearhead.cli.style import err, note, out, table_of
 from clearhead.errors import ClearheadError, InputError, did_you_mean
 from clearhead.generate import Options, PromptCache
-from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.generation_options import COMMAND_LINE
 from clearhead.pipeline import TextPipeline
+from clearhead.schema import Field
 
 COMMANDS = {
     "/undo": "take back the last line and its answer",
@@ -22,14 +23,11 @@ COMMANDS = {
     "/help": "show this",
     "/quit": "leave (as Ctrl-D does)",
 }
-SETTABLE = (
-    "max_new_tokens", "min_new_tokens", "temperature", "top_k", "top_p", "min_p", "typical_p", "seed", "num_beams",
-    "length_penalty", "penalty_alpha", "repetition_penalty", "presence_penalty", "frequency_penalty",
-    "no_repeat_ngram_size", "stop_strings", "prompt_lookup_num_tokens",
-)  # fmt: skip
+# One text that grows has one answer.
+SETTABLE = {name: field for name, field in COMMAND_LINE.items() if name != "num_return_sequences"}
 
 
-class Desk:
+class InteractiveWriter:
     """
     text       all that stands so far, yours and the model's
     options    what every turn is asked for; /set changes them
@@ -40,10 +38,10 @@ class Desk:
         self.text = ""
         self._earlier: list[str] = []  # the text before each turn
         self._past = PromptCache()  # so that only what is new is read
-        self._answers = isinstance(pipe.model, EncoderDecoderModel)  # each line on its own: there is nothing to grow
+        self._answers = pipe.model.is_encoder_decoder  # each line on its own: there is nothing to grow
         self._terminal = sys.stdin.isatty() and out().is_terminal
 
-    def sit_down(self, first: str | None = None) -> None:
+    def run(self, first: str | None = None) -> None:
         """Until Ctrl-D or /quit."""
         if self._terminal:
             with contextlib.suppress(ImportError):  # arrow keys and earlier lines, where the system has them
@@ -53,17 +51,17 @@ class Desk:
                 f"{self.pipe.name} {does}; Enter alone lets it go on. Ctrl-C stops it, Ctrl-D leaves, /help tells more."
             )
         if first is not None:
-            self.take(first)
+            self.handle(first)
         while (line := self._read()) is not None:
             if line.strip() in ("/quit", "/exit", "/q"):
                 return
-            self.take(line)
+            self.handle(line)
 
-    def take(self, line: str) -> None:
+    def handle(self, line: str) -> None:
         """A command, or the next part of the text. A mistake is said, and changes nothing."""
         try:
             if line.startswith("/"):
-                self._obey(*line.split(maxsplit=2))
+                self._command(*line.split(maxsplit=2))
             else:
                 self._turn(line)
         except ClearheadError as error:
@@ -118,7 +116,7 @@ class Desk:
         if writing.full:
             note("The model's positions are full: nothing can follow. /undo takes this turn back, /reset begins anew.")
 
-    def _obey(self, command: str, *words: str) -> None:
+    def _command(self, command: str, *words: str) -> None:
         if command == "/help":
             out().print(table_of(COMMANDS))
             if not self._answers:
@@ -152,22 +150,17 @@ class Desk:
             raise InputError(f"/set has no option {name!r}.{near or ' It knows ' + ', '.join(SETTABLE) + '.'}")
         if value is None:
             raise InputError(f"/set {name} needs a value, or off.")
-        changed = self.options | {name: _value(name, value)}
+        changed = self.options | {name: _value(SETTABLE[name], value)}
         languages = ("src_lang", "tgt_lang")  # not for the strategies to judge
         Options.from_keywords({n: v for n, v in changed.items() if n not in languages})
         self.options = changed
         note(f"{name} is {'off' if changed[name] is None else changed[name]}.")
 
 
-def _value(name: str, text: str) -> Any:
+def _value(field: Field, text: str) -> Any:
     if text.lower() in ("off", "none", "default"):
         return None
-    if name == "stop_strings":
-        return [text]
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return text
+    return [text] if field.several and field.kind == "text" else field.parse(text)
 
 
 def joined(text: str, line: str) -> str:

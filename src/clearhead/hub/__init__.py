@@ -11,6 +11,7 @@ import torch
 
 from clearhead import models
 from clearhead.errors import ConfigError, InputError, did_you_mean
+from clearhead.generation_options import CONFIG_KEYS
 from clearhead.hub.assign import fill
 from clearhead.hub.locate import CONFIG, GENERATION, locate, user_path
 from clearhead.hub.packed import open_packed
@@ -59,7 +60,7 @@ def read_generation(folder: Path, config: dict[str, Any] | None = None) -> dict[
     the `config` says of it, as older checkpoints do."""
     path = folder / GENERATION
     if not path.is_file():
-        return {k: v for k, v in (config or {}).items() if k in models.config.GENERATION and v is not None}
+        return {k: v for k, v in (config or {}).items() if k in CONFIG_KEYS and v is not None}
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

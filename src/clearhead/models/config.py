@@ -14,21 +14,11 @@ from functools import cache
 from typing import Any, ClassVar, Self
 
 from clearhead.errors import ConfigError, did_you_mean
+from clearhead.generation_options import CONFIG_KEYS
 from clearhead.schema import Field, fields_of
 
-# What `generate` does unless told otherwise. Published in generation_config.json; older checkpoints keep it here.
-GENERATION = frozenset(
-    """
-    max_length max_new_tokens min_length min_new_tokens do_sample early_stopping num_beams num_beam_groups
-    diversity_penalty temperature top_k top_p min_p top_h typical_p epsilon_cutoff eta_cutoff repetition_penalty
-    length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences
-    remove_invalid_values exponential_decay_length_penalty
-    suppress_tokens begin_suppress_tokens decoder_start_token_id renormalize_logits
-    """.split()
-)
-
 # Keys that say how something was made, stored or sampled. They do not change what the network computes.
-INERT = GENERATION | frozenset(
+INERT = CONFIG_KEYS | frozenset(  # and what `generate` does unless told otherwise, which older checkpoints keep here
     """
     model_type architectures transformers_version clearhead_version torch_dtype dtype auto_map name_or_path
     use_cache use_return_dict return_dict output_attentions output_hidden_states output_scores torchscript
