@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from clearhead.cli.bench import JOBS, Result, all_sides, bandwidth, in_turns, random_gpt2, show
+from clearhead.cli.bench import JOBS, DecodeMeasurement, all_sides, bandwidth, in_turns, random_gpt2, show
 
 # (job, our side, how many times, whose)
 BARS = [
@@ -24,7 +24,7 @@ BARS = [
 ]
 
 
-def judge(results: list[Result]) -> None:
+def judge(results: list[DecodeMeasurement]) -> None:
     by = {(r.name, r.job): r.tokens_per_second for r in results}
     for job, ours, bar, theirs in BARS:
         if (ours, job) in by and (theirs, job) in by:

@@ -85,7 +85,7 @@ def test_medians_and_interrupts(monkeypatch):
         if len(calls) == 4:
             raise KeyboardInterrupt
 
-    side = bench.Side("clearhead", "float32", 10**9, 100, {"write": work})
+    side = bench.BenchmarkSide("clearhead", "float32", 10**9, 100, {"write": work})
     (result,) = bench.in_turns([side], 9, ("write",), lambda said: None)
     assert result.rounds == 2  # the first call warms up, the fourth is cut short
     assert result.tokens_per_second == 64.0 and result.gigabytes_per_second == 64.0

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import clearhead as ch
-from clearhead.cli.next_token import Way
+from clearhead.cli.next_token import TextInProgress
 from clearhead.errors import InputError
 from clearhead.explain import NextTokens, next_token
 from clearhead.explain.next_token import likeliest
@@ -126,7 +126,7 @@ def test_the_language_to_write_stands_first(tmp_path):
         )  # fmt: skip
         pipe = TextPipeline(family("mbart").make(config), tok)
         shake(pipe.model)
-        way = Way(pipe, "the man", src_lang="fi_FI", tgt_lang="ro_RO")
+        way = TextInProgress(pipe, "the man", src_lang="fi_FI", tgt_lang="ro_RO")
         code = tok.lang_code_to_id["ro_RO"]
         option = {"decoder_start_token_id": code} if start is None else {"forced_bos_token_id": code}
         ids = tok.with_src_lang("fi_FI").encode("the man")
@@ -138,7 +138,7 @@ def test_the_language_to_write_stands_first(tmp_path):
 
 def test_the_walk_goes_on_as_if_read_at_once(gpt, translator):
     for pipe, text, target in ((gpt, TEXT, ""), (translator, "the cat sat", "un")):
-        way = Way(pipe, text, target)
+        way = TextInProgress(pipe, text, target)
         taken = []
         for _ in range(4):
             best = way.look(3).candidates[0].token_id
@@ -148,7 +148,7 @@ def test_the_walk_goes_on_as_if_read_at_once(gpt, translator):
         assert way.look(5) == taken[-2]
         way.undo()
         assert way.look(5) == taken[-3]
-        whole = Way(pipe, text, target)
+        whole = TextInProgress(pipe, text, target)
         whole.take(way.chosen)
         near(whole.look(5), way.look(5))
         whole.undo()
@@ -171,7 +171,7 @@ def test_a_memory_that_cannot_go_back_is_read_again():
     )  # fmt: skip
     pipe = TextPipeline(TRANSFO_XL.make(config), tokenizer)
     shake(pipe.model)
-    way = Way(pipe, "the cat sat on the")
+    way = TextInProgress(pipe, "the cat sat on the")
     looks = [way.look(4)]
     for _ in range(3):
         way.take([looks[-1].candidates[0].token_id])
@@ -183,7 +183,7 @@ def test_a_memory_that_cannot_go_back_is_read_again():
 
 
 def test_only_new_tokens_are_read(gpt, monkeypatch):
-    way = Way(gpt, TEXT)
+    way = TextInProgress(gpt, TEXT)
     lengths = []
     forward = type(gpt.model).forward
     monkeypatch.setattr(
@@ -243,4 +243,4 @@ def test_what_has_no_next_token(gpt, translator):
     with pytest.raises(InputError, match="no text"):
         next_token(translator)
     with pytest.raises(InputError, match="256 positions"):
-        Way(gpt, "cat " * 400)
+        TextInProgress(gpt, "cat " * 400)

@@ -314,8 +314,8 @@ def test_beams_and_other_families_write_too(page):
     [
         {"max_new_tokens": 513}, {"max_new_tokens": 0}, {"max_new_tokens": "9"}, {"max_new_tokens": True},
         {"num_beams": 11}, {"num_beams": -1}, {"seed": -1}, {"seed": 10**40}, {"seed": [1]}, {"grammar": "x"},
-        {"assistant_model": "/etc"}, {"temperature": {}}, {"stop_strings": ["x"] * 17},
-        {"stop_strings": ["\ud800"]}, {"weather": 1}, {"x" * 999: 1},
+        {"assistant_model": "/etc"}, {"temperature": {}}, {"temperature": -1}, {"top_p": 1.5},
+        {"stop_strings": ["x"] * 17}, {"stop_strings": ["\ud800"]}, {"weather": 1}, {"x" * 999: 1},
         {"compile": True}, {"return_dict_in_generate": True},
     ],
 )  # fmt: skip
@@ -327,7 +327,7 @@ def test_options_that_the_page_may_not_set(page, options):
 
 
 def test_options_that_generate_refuses(page):
-    asked = {"model": "random-gpt2", "text": "The", "options": {"temperature": -1}}
+    asked = {"model": "random-gpt2", "text": "The", "options": {"temperature": 0.5, "do_sample": False}}
     last = events_of(page.post("/api/generate", json=asked))[-1]
     assert last["event"] == "error"
     assert "temperature" in last["error"]["message"]

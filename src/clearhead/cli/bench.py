@@ -39,7 +39,7 @@ app = typer.Typer(help="Measure this machine.", no_args_is_help=True)
 
 
 @dataclass(frozen=True)
-class Side:
+class BenchmarkSide:
     """One library at one precision: a function for each job it can do."""
 
     library: str  # clearhead, transformers, ctranslate2
@@ -54,7 +54,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Result:
+class DecodeMeasurement:
     library: str
     precision: str
     job: str
@@ -67,7 +67,9 @@ class Result:
         return f"{self.library} {self.precision}"
 
 
-def in_turns(sides: list[Side], rounds: int, jobs: tuple[str, ...], done: Callable[[str], None]) -> list[Result]:
+def in_turns(
+    sides: list[BenchmarkSide], rounds: int, jobs: tuple[str, ...], done: Callable[[str], None]
+) -> list[DecodeMeasurement]:
     """Each job of each side once in a round, in random order. An interrupt ends it: what was measured is returned."""
     todo = [(side, job) for job in jobs for side in sides if job in side.jobs]
     seconds: dict[tuple[str, str], list[float]] = {}
@@ -85,12 +87,12 @@ def in_turns(sides: list[Side], rounds: int, jobs: tuple[str, ...], done: Callab
     results = []
     for job in jobs:
         for side in sides:
-            found = seconds.get((side.name, job))
-            if not found:
+            measured = seconds.get((side.name, job))
+            if not measured:
                 continue
-            speed = (side.long if job == "prefill" else NEW) / statistics.median(found)
+            speed = (side.long if job == "prefill" else NEW) / statistics.median(measured)
             read = speed * side.weight_bytes / 1e9 if job == "write" else None
-            results.append(Result(side.library, side.precision, job, speed, len(found), read))
+            results.append(DecodeMeasurement(side.library, side.precision, job, speed, len(measured), read))
     return results
 
 
@@ -114,8 +116,8 @@ def random_gpt2(**sizes: Any) -> Iterator[Path]:
 
     from clearhead import hub, models
 
-    with tempfile.TemporaryDirectory(prefix="clearhead-bench-") as room:
-        folder = Path(room) / "gpt2"
+    with tempfile.TemporaryDirectory(prefix="clearhead-bench-") as parent:
+        folder = Path(parent) / "gpt2"
         torch.manual_seed(0)
         family = models.family("gpt2")
         config = family.config(**sizes)
@@ -132,7 +134,9 @@ def random_gpt2(**sizes: Any) -> Iterator[Path]:
         yield folder
 
 
-def clearhead_sides(folder: Path, precisions: tuple[str, ...] = ("float32", "bfloat16", "int8", "int4")) -> list[Side]:
+def clearhead_sides(
+    folder: Path, precisions: tuple[str, ...] = ("float32", "bfloat16", "int8", "int4")
+) -> list[BenchmarkSide]:
     from clearhead import hub
     from clearhead.nn.fast import cpu_kernels
 
@@ -143,23 +147,23 @@ def clearhead_sides(folder: Path, precisions: tuple[str, ...] = ("float32", "bfl
         model = hub.load_model(folder, dtype=None if rounded else precision, quantize=precision if rounded else None)
         long = _long(model)
         jobs = _torch_jobs(model.generate, model.config.vocab_size, long)
-        sides.append(Side("clearhead", precision, _bytes(model), long, jobs))
+        sides.append(BenchmarkSide("clearhead", precision, _bytes(model), long, jobs))
     return sides
 
 
 def _long(model: Model) -> int:
     """The long prompt: 1,024 tokens, or as many as fit before one more."""
-    from clearhead.models.stack_model import TokenModel
-
-    if not isinstance(model, TokenModel) or model.task != "causal-lm":
+    if model.is_encoder_decoder or not model.can_generate:
         raise InputError(f"bench decode measures models that continue a text; this one is for {model.task}.")
-    room = model.stack.embed.max_length
-    if room is not None and room < PROMPT + NEW:
-        raise InputError(f"The model has {room} positions, and the comparison writes {PROMPT + NEW} tokens.")
-    return min(LONG, LONG if room is None else room - 1)
+    limit = model.max_length
+    if limit is not None and limit < PROMPT + NEW:
+        raise InputError(f"The model has {limit} positions, and the comparison writes {PROMPT + NEW} tokens.")
+    return min(LONG, LONG if limit is None else limit - 1)
 
 
-def transformers_sides(folder: Path, long: int, precisions: tuple[str, ...] = ("float32", "bfloat16")) -> list[Side]:
+def transformers_sides(
+    folder: Path, long: int, precisions: tuple[str, ...] = ("float32", "bfloat16")
+) -> list[BenchmarkSide]:
     import torch
     import transformers
 
@@ -169,18 +173,18 @@ def transformers_sides(folder: Path, long: int, precisions: tuple[str, ...] = ("
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, precision)).eval()
         model.generation_config.pad_token_id = model.config.eos_token_id
         jobs = _torch_jobs(model.generate, model.config.vocab_size, long)
-        sides.append(Side("transformers", precision, _bytes(model), long, jobs))
+        sides.append(BenchmarkSide("transformers", precision, _bytes(model), long, jobs))
     return sides
 
 
 def ctranslate2_sides(
     folder: Path, long: int, threads: int, precisions: tuple[str, ...] = ("float32", "int8")
-) -> list[Side]:
+) -> list[BenchmarkSide]:
     ctranslate2 = importlib.import_module("ctranslate2")
     converter = importlib.import_module("ctranslate2.converters").TransformersConverter
 
-    room = tempfile.mkdtemp(prefix="ct2-", dir=folder.parent)
-    converted = converter(str(folder)).convert(f"{room}/model", force=True)
+    scratch = tempfile.mkdtemp(prefix="ct2-", dir=folder.parent)
+    converted = converter(str(folder)).convert(f"{scratch}/model", force=True)
     words = json.loads((Path(converted) / "vocabulary.json").read_text(encoding="utf-8"))
     sides = []
     for precision in precisions:
@@ -198,11 +202,11 @@ def ctranslate2_sides(
             "prefill": partial(write, long, 1),
         }
         size = sum(f.stat().st_size for f in Path(converted).glob("model.bin"))
-        sides.append(Side("ctranslate2", precision, size // (4 if precision == "int8" else 1), long, jobs))
+        sides.append(BenchmarkSide("ctranslate2", precision, size // (4 if precision == "int8" else 1), long, jobs))
     return sides
 
 
-def all_sides(folder: Path, threads: int, peers: bool = True) -> list[Side]:
+def all_sides(folder: Path, threads: int, peers: bool = True) -> list[BenchmarkSide]:
     """Clearhead, and every installed peer that can open the folder."""
     import torch
 
@@ -219,7 +223,7 @@ def all_sides(folder: Path, threads: int, peers: bool = True) -> list[Side]:
     return sides
 
 
-def elsewhere(library: str, folder: Path, long: int, threads: int) -> list[Side]:
+def elsewhere(library: str, folder: Path, long: int, threads: int) -> list[BenchmarkSide]:
     """A peer's sides, in a process of its own that waits for its turn."""
     there = multiprocessing.get_context("spawn")
     here, far = there.Pipe()
@@ -237,7 +241,7 @@ def elsewhere(library: str, folder: Path, long: int, threads: int) -> list[Side]
             raise InputError(f"{library} could not go on: {trouble}")
 
     return [
-        Side(library, precision, size, long, {name: partial(job, number, name) for name in jobs})
+        BenchmarkSide(library, precision, size, long, {name: partial(job, number, name) for name in jobs})
         for number, (precision, size, jobs) in enumerate(found)
     ]
 
@@ -295,7 +299,7 @@ def _bytes(model: Any) -> int:
     return sum(t.numel() * t.element_size() for t in [*model.parameters(), *model.buffers()])
 
 
-def show(results: list[Result], against: str = "transformers float32") -> None:
+def show(results: list[DecodeMeasurement], against: str = "transformers float32") -> None:
     """The table: tokens per second, and how many times the given side."""
     from rich.table import Table
 
@@ -367,10 +371,10 @@ def decode(
 
 @contextmanager
 def _open_folder(model: str, hub: Any) -> Iterator[Path]:
-    """The model's folder, beside which peers may put their own files: a copy of its names in a private room."""
+    """The model's folder, beside which peers may put their own files: a copy of its names in a private folder."""
     source = hub.transformer_folder(hub.locate(model, None, ()))
-    with tempfile.TemporaryDirectory(prefix="clearhead-bench-") as room:
-        folder = Path(room) / "model"
+    with tempfile.TemporaryDirectory(prefix="clearhead-bench-") as parent:
+        folder = Path(parent) / "model"
         folder.mkdir()
         for file in source.iterdir():
             if file.is_file():

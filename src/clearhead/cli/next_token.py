@@ -55,21 +55,21 @@ def command(
     if text is not None and not text.strip():
         raise InputError("The text is empty. Give at least one word, or leave it out to see how a text begins.")
     pipe = open_model(model, dtype=dtype, device=device, revision=revision)
-    way = Way(pipe, text, target, src_lang, tgt_lang)
+    progress = TextInProgress(pipe, text, target, src_lang, tgt_lang)
     if steps is not None:
-        found = list(_greedy(way, top_k, steps))
+        steps_shown = list(_greedy(progress, top_k, steps))
         if as_json:
-            print_json({"model": model, "text": way.text, "steps": [one.to_dict() for one in found]})
+            print_json({"model": model, "text": progress.text, "steps": [one.to_dict() for one in steps_shown]})
             return
-        for n, one in enumerate(found):
-            _show(one, way, numbered=False, first=n == 0)
-        out().print(way.text, markup=False, soft_wrap=True)
+        for n, one in enumerate(steps_shown):
+            _show(one, progress, numbered=False, first=n == 0)
+        out().print(progress.text, markup=False, soft_wrap=True)
         return
     if as_json:
-        print_json(way.look(top_k).to_dict())
+        print_json(progress.look(top_k).to_dict())
         return
     asks = sys.stdin.isatty() and out().is_terminal
-    _show(way.look(top_k), way, numbered=asks or not sys.stdin.isatty())
+    _show(progress.look(top_k), progress, numbered=asks or not sys.stdin.isatty())
     if sys.stdin.isatty() and not asks:  # the output goes elsewhere: nobody to ask
         return
     if asks:
@@ -79,17 +79,17 @@ def command(
             err().print(table_of(KEYS), style="dim")
             continue
         try:
-            _answer(line, way, top_k)
+            _answer(line, progress, top_k)
         except InputError as error:
             err().print(str(error), style="red", markup=False)
             continue
-        _show(way.look(top_k), way, numbered=True, first=False)
+        _show(progress.look(top_k), progress, numbered=True, first=False)
 
 
-class Way:
+class TextInProgress:
     """A text on its way, token by token; what the model has read stays read.
 
-    given    what stood at the beginning        source   what an encoder has read; None without one
+    prompt   what stood at the beginning        source   what an encoder has read; None without one
     chosen   the tokens taken since
     """
 
@@ -105,7 +105,7 @@ class Way:
 
         self.pipe = pipe
         self._encoded, self._start = begin(pipe, text, target, src_lang, tgt_lang)
-        self.given = (text or "") if self._encoded is None else target
+        self.prompt = (text or "") if self._encoded is None else target
         self.source = None if self._encoded is None else text
         self.chosen: list[int] = []
         self._turns: list[int] = []  # how many tokens each turn added
@@ -144,7 +144,7 @@ class Way:
         tokenizer, before = self.pipe.tokenizer.target, self._start[0].tolist()
         old = tokenizer.decode(before, skip_special_tokens=True)
         whole = tokenizer.decode(before + self.chosen, skip_special_tokens=True)
-        return self.given + whole[len(old) :] if whole.startswith(old) else whole
+        return self.prompt + whole[len(old) :] if whole.startswith(old) else whole
 
     def look(self, top_k: int) -> NextTokens:
         from clearhead.explain.next_token import likeliest
@@ -172,38 +172,40 @@ class Way:
             self._read()
 
 
-def _greedy(way: Way, top_k: int, steps: int) -> Iterator[NextTokens]:
+def _greedy(progress: TextInProgress, top_k: int, steps: int) -> Iterator[NextTokens]:
     """Look and take the likeliest, so many times or until the text ends."""
-    ends = way.pipe.model.config.eos_token_id
+    ends = progress.pipe.model.config.eos_token_id
     for _ in range(steps):
-        found = way.look(top_k)
-        yield found
-        best = found.candidates[0].token_id
+        next_tokens = progress.look(top_k)
+        yield next_tokens
+        best = next_tokens.candidates[0].token_id
         if best in (ends if isinstance(ends, list) else [ends]):
             return
         try:
-            way.take([best])
+            progress.take([best])
         except InputError as error:  # no room for more: what was found stands
             note(str(error))
             return
 
 
-def _answer(line: str, way: Way, top_k: int) -> None:
+def _answer(line: str, progress: TextInProgress, top_k: int) -> None:
     word = line.strip()
     if word == "u":
-        way.undo()
+        progress.undo()
     elif word == "" or word.isdecimal():
         number = int(word or 1)
-        found = way.look(top_k)
-        if not 1 <= number <= len(found.candidates):
-            raise InputError(f"There are {len(found.candidates)} to choose from. To add the text {word}, type ={word}")
-        way.take([found.candidates[number - 1].token_id])
+        next_tokens = progress.look(top_k)
+        if not 1 <= number <= len(next_tokens.candidates):
+            raise InputError(
+                f"There are {len(next_tokens.candidates)} to choose from. To add the text {word}, type ={word}"
+            )
+        progress.take([next_tokens.candidates[number - 1].token_id])
     else:
         typed = line.removeprefix("=").replace("␣", " ").replace("⏎", "\n").replace("⇥", "\t")
-        ids = way.pipe.tokenizer.target.encode(typed, add_special_tokens=False)
+        ids = progress.pipe.tokenizer.target.encode(typed, add_special_tokens=False)
         if not ids:
             raise InputError("That text has no tokens. Type a number, a text, u or q.")
-        way.take(ids)
+        progress.take(ids)
 
 
 def _ask(terminal: bool) -> str | None:
@@ -218,8 +220,8 @@ def _ask(terminal: bool) -> str | None:
         return None
 
 
-def _show(found: NextTokens, way: Way, numbered: bool, first: bool = True) -> None:
+def _show(next_tokens: NextTokens, progress: TextInProgress, numbered: bool, first: bool = True) -> None:
     from clearhead.views.terminal.generation import print_next_tokens
 
-    added = found.text[len(way.given) :] if found.text.startswith(way.given) else ""
-    print_next_tokens(found, out(), numbered=numbered, added=len(added), first=first)
+    added = next_tokens.text[len(progress.prompt) :] if next_tokens.text.startswith(progress.prompt) else ""
+    print_next_tokens(next_tokens, out(), numbered=numbered, added=len(added), first=first)

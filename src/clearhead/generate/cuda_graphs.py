@@ -28,7 +28,7 @@ from clearhead.nn import Attention
 from clearhead.nn.fast import gpu_decode, gpu_gemv
 from clearhead.nn.kv_cache import BLOCK, StaticKVCache
 from clearhead.nn.linear import Linear
-from clearhead.nn.segment_recurrence import SegmentRecurrentStack
+from clearhead.nn.stack import Stack
 from clearhead.nn.torch_internals import has_triton, recompile_limit
 from clearhead.nn.tracing import is_tracing
 
@@ -49,13 +49,13 @@ def why_no_fixed_shapes(model: Model) -> str | None:
         return "a trace is open, and a recording would hide the tensors from it."
     if torch.is_autocast_enabled(model.device.type):
         return "autocast is on: its copies of the weights end with it, and a recording would go on reading them."
-    if not isinstance(model, TokenModel) or isinstance(model.stack, SegmentRecurrentStack):
+    if model.is_encoder_decoder or type(model.output_stack) is not Stack:
         return "only a decoder alone, with keys and values in its cache, can be recorded."
     if model.training:
         return "the model is in training mode; call .eval() first."
     if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
         return "a hook listens to the model, and a recording would call it once only."
-    stack = model.stack
+    stack = model.output_stack
     plain = all(
         type(b.attention) is Attention and b.attention.relative is None and b.window is None for b in stack.blocks
     )
@@ -101,7 +101,7 @@ class Recording:
 
     def __init__(
         self,
-        model: TokenModel,
+        model: Model,
         rows: int,
         prompt: int,
         span: int,
@@ -116,7 +116,7 @@ class Recording:
         self.compile, self.by_row = compile, by_row
         new = span - prompt + 1
         self.write_position = torch.zeros(1, dtype=torch.long, device=device)
-        self.cache = StaticKVCache(len(model.stack.layers), span, self.write_position)
+        self.cache = StaticKVCache(len(model.output_stack.layers), span, self.write_position)
         self.prompt_ids = torch.zeros(rows, prompt, dtype=torch.long, device=device)
         self.prompt_position_ids = torch.zeros_like(self.prompt_ids)
         self.prompt_mask = torch.zeros(rows, 1, prompt, prompt, dtype=torch.bool, device=device)
@@ -132,7 +132,7 @@ class Recording:
         self._replay: dict[str, Callable[[], None]] = {}
 
     @property
-    def model(self) -> TokenModel:
+    def model(self) -> Model:
         model = self._model()
         assert model is not None, "a recording is used with its model at hand"
         return model
@@ -160,7 +160,7 @@ class Recording:
 
     def step(self) -> None:
         """Read the token in `ids`; scores for the next, and, if the recording chooses, that token."""
-        how = compiled(self.model.stack.layers) if self.compile and not self.by_row else nullcontext()
+        how = compiled(self.model.output_stack.layers) if self.compile and not self.by_row else nullcontext()
         self._run("step", self._read_token, how)
 
     def choose(self) -> None:
@@ -174,7 +174,7 @@ class Recording:
     def _read_token(self) -> None:
         self.mask.index_fill_(1, self.write_position, True)
         if self.by_row:
-            stack, head = self.model.stack, self.model.language_head
+            stack, head = self.model.output_stack, self.model.language_head
             assert head is not None and isinstance(head.output, Linear)
             x = stack.embed(self.ids, self.position_ids)
             gpu_decode.decode_step(stack, head.output, x, self.cache, self.mask[0], self.write_position, self.logits)
@@ -302,7 +302,6 @@ def acquire(
         prompt = min(prompt, session.max_length)
     span = _round(prompt + new_tokens)
     model = session.model
-    assert isinstance(model, TokenModel)
     if model.device.type == "cuda":
         gpu_gemv.prepare()
     where = tuple(part.data_ptr() for part in (*model.parameters(), *model.buffers()))  # what moved is recorded anew
@@ -312,7 +311,7 @@ def acquire(
     return key, known or Recording(model, rows, prompt, span, choice, compile, by_row)
 
 
-def can_step_by_row(model: TokenModel) -> bool:
+def can_step_by_row(model: Model) -> bool:
     """Whether a step of one text can go through `gpu_decode`: plain layers, and a plain matrix over words."""
     head = model.head
     return (
@@ -321,7 +320,7 @@ def can_step_by_row(model: TokenModel) -> bool:
         and type(head) is LanguageHead
         and head.transform is None
         and head.scale == 1.0
-        and gpu_decode.is_supported(model.stack, head.output)
+        and gpu_decode.is_supported(model.output_stack, head.output)
     )
 
 

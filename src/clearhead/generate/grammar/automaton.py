@@ -20,7 +20,7 @@ _NEVER = 1 << 30  # the length of what cannot be written
 Ranges = Sequence[tuple[int, int]]  # characters or bytes, from and to (both taken)
 
 
-class Part:
+class Expression:
     """What a text may be. `shortest` is the number of bytes of the shortest one; parts are shared, never changed."""
 
     shortest: int = _NEVER
@@ -30,7 +30,7 @@ class Part:
         return self.shortest < _NEVER
 
 
-class Byte(Part):
+class Byte(Expression):
     """One byte of a range."""
 
     shortest = 1
@@ -39,44 +39,44 @@ class Byte(Part):
         self.low, self.high = low, high
 
 
-class Row(Part):
+class Concatenation(Expression):
     """One part after the other."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Expression]) -> None:
         self.parts = parts
         self.shortest: int = min(sum(part.shortest for part in parts), _NEVER)
 
 
-class Either(Part):
+class Alternation(Expression):
     """One of these. Without any, nothing can be written."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Expression]) -> None:
         self.parts = [part for part in parts if part.possible]
         self.shortest = min((part.shortest for part in self.parts), default=_NEVER)
 
 
-class Repeat(Part):
+class Repetition(Expression):
     """The same part, at least and at most so many times; `most` None has no end."""
 
-    def __init__(self, part: Part, least: int = 0, most: int | None = None) -> None:
+    def __init__(self, part: Expression, least: int = 0, most: int | None = None) -> None:
         if not part.possible and least == 0:
             most = 0
         self.part, self.least, self.most = part, least, most
         self.shortest = min(part.shortest * least, _NEVER) if least else 0
-        self._rest: Repeat | None = None
+        self._rest: Repetition | None = None
 
     @property
-    def rest(self) -> Repeat:
+    def rest(self) -> Repetition:
         """What is left of it after one."""
         if self.least == 0 and self.most is None:
             return self
         if self._rest is None:
-            self._rest = Repeat(self.part, max(self.least - 1, 0), None if self.most is None else self.most - 1)
+            self._rest = Repetition(self.part, max(self.least - 1, 0), None if self.most is None else self.most - 1)
         return self._rest
 
 
-EMPTY = Row(())
-NOTHING = Either(())
+EMPTY = Concatenation(())
+NOTHING = Alternation(())
 
 
 @cache
@@ -84,28 +84,28 @@ def byte(low: int, high: int | None = None) -> Byte:
     return Byte(low, low if high is None else high)
 
 
-def literal(text: str | bytes) -> Part:
+def literal(text: str | bytes) -> Expression:
     """Exactly this."""
-    return Row([byte(value) for value in (text.encode("utf-8") if isinstance(text, str) else text)])
+    return Concatenation([byte(value) for value in (text.encode("utf-8") if isinstance(text, str) else text)])
 
 
-def maybe(part: Part) -> Part:
-    return Either([EMPTY, part])
+def optional(part: Expression) -> Expression:
+    return Alternation([EMPTY, part])
 
 
 # ---- characters
 
 
-def characters(ranges: Ranges) -> Part:
+def characters(ranges: Ranges) -> Expression:
     """One character of these ranges, as its UTF-8 bytes."""
-    rows: list[Part] = []
+    rows: list[Expression] = []
     for low, high in ranges:
         # within each of these all characters have the same number of bytes; halves of UTF-16 pairs have none
         for first, last in ((0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)):
             if max(low, first) <= min(high, last):
                 start, stop = chr(max(low, first)).encode(), chr(min(high, last)).encode()
-                rows += [Row([byte(*pair) for pair in row]) for row in _byte_rows(start, stop)]
-    return rows[0] if len(rows) == 1 else Either(rows)
+                rows += [Concatenation([byte(*pair) for pair in row]) for row in _byte_rows(start, stop)]
+    return rows[0] if len(rows) == 1 else Alternation(rows)
 
 
 def _byte_rows(low: bytes, high: bytes) -> list[list[tuple[int, int]]]:
@@ -127,16 +127,16 @@ def _byte_rows(low: bytes, high: bytes) -> list[list[tuple[int, int]]]:
 
 def merged(ranges: Ranges) -> list[tuple[int, int]]:
     """The same characters, in order and without overlap."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], high))
         else:
-            found.append((low, high))
-    return found
+            joined.append((low, high))
+    return joined
 
 
-def all_but(ranges: Ranges) -> list[tuple[int, int]]:
+def complement(ranges: Ranges) -> list[tuple[int, int]]:
     """Every other character."""
     edges = [(-1, -1), *merged(ranges), (0x110000, 0x110000)]
     return [(left[1] + 1, right[0] - 1) for left, right in pairwise(edges) if left[1] + 1 < right[0]]
@@ -150,7 +150,7 @@ class _Stack:
 
     __slots__ = ("part", "rest", "shortest")
 
-    def __init__(self, part: Part | None, rest: _Stack | None) -> None:
+    def __init__(self, part: Expression | None, rest: _Stack | None) -> None:
         self.part, self.rest = part, rest
         self.shortest: int = 0 if part is None or rest is None else min(part.shortest + rest.shortest, _NEVER)
 
@@ -163,13 +163,13 @@ class Automaton:
     shortest  (states,): how many bytes are needed at least until it may
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Expression) -> None:
         self.table = np.full((64, 256), DEAD, dtype=np.int32)
         self.ready = np.arange(64) == 63
         self.accepts = np.zeros(64, dtype=bool)
         self.shortest = np.zeros(64, dtype=np.int32)
         self._end = _Stack(None, None)
-        self._stacks: dict[tuple[Part, _Stack], _Stack] = {}
+        self._stacks: dict[tuple[Expression, _Stack], _Stack] = {}
         self._states: dict[frozenset[_Stack], int] = {}
         self._sets: list[frozenset[_Stack]] = []
         self._lock = threading.Lock()  # several generations may share a grammar
@@ -180,7 +180,7 @@ class Automaton:
     def start_after_space(self, eaten: bool) -> int:
         """A start at which one space more may come. eaten: a first space is always that one, never the text's own."""
         if eaten not in self._begins:
-            self.work_out(self.start)
+            self.expand(self.start)
             with self._lock:
                 stacks = frozenset([self._whole, self._push(byte(0x20), self._whole)])
                 begin = self._new(stacks) if eaten else self._number(stacks)
@@ -196,13 +196,13 @@ class Automaton:
         ready = self.ready[states]
         if not ready.all():
             for state in np.unique(states[~ready]).tolist():
-                self.work_out(state)
+                self.expand(state)
         return self.table.ravel()[states * 256 + values]  # DEAD, -1, is the last row: always free, so it takes nothing
 
     def row(self, state: int) -> np.ndarray:
         """The state after each of the 256 bytes."""
         if not self.ready[state]:
-            self.work_out(state)
+            self.expand(state)
         return self.table[state]
 
     def after(self, state: int, text: bytes) -> int:
@@ -213,7 +213,7 @@ class Automaton:
             state = int(self.row(state)[value])
         return state
 
-    def work_out(self, state: int) -> None:
+    def expand(self, state: int) -> None:
         """Fills the row of a state."""
         with self._lock:
             if self.ready[state]:
@@ -224,9 +224,9 @@ class Automaton:
             row = np.full(256, DEAD, dtype=np.int32)
             cuts = sorted({low for low, _ in heads} | {high + 1 for _, high in heads})
             for low, stop in pairwise(cuts):
-                found = [rest for (first, last), rest in heads.items() if first <= low <= last]
-                if found:
-                    row[low:stop] = self._number(frozenset().union(*found))
+                following = [rest for (first, last), rest in heads.items() if first <= low <= last]
+                if following:
+                    row[low:stop] = self._number(frozenset().union(*following))
             self.table[state] = row
             self.ready[state] = True
 
@@ -242,13 +242,13 @@ class Automaton:
                 ends = True
             elif isinstance(part, Byte):
                 heads.append((part, rest))
-            elif isinstance(part, Row):
+            elif isinstance(part, Concatenation):
                 for item in reversed(part.parts):
                     rest = self._push(item, rest)
                 new = [rest]
-            elif isinstance(part, Either):
+            elif isinstance(part, Alternation):
                 new = [self._push(item, rest) for item in part.parts]
-            elif isinstance(part, Repeat):
+            elif isinstance(part, Repetition):
                 new = [rest] if part.least == 0 else []
                 if part.most != 0:
                     new.append(self._push(part.part, self._push(part.rest, rest)))
@@ -256,7 +256,7 @@ class Automaton:
             seen.update(new)
         return heads, ends
 
-    def _push(self, part: Part, rest: _Stack) -> _Stack:
+    def _push(self, part: Expression, rest: _Stack) -> _Stack:
         stack = self._stacks.get((part, rest))
         if stack is None:
             stack = self._stacks[part, rest] = _Stack(part, rest)

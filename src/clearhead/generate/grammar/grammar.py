@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearhead.errors import InputError
-from clearhead.generate.grammar.automaton import DEAD, Automaton, Either, Part, literal
+from clearhead.generate.grammar.automaton import DEAD, Alternation, Automaton, Expression, literal
 from clearhead.generate.grammar.constraint import GrammarConstraint
 from clearhead.generate.grammar.json_schema import parse_schema
 from clearhead.generate.grammar.regex import parse_regex
@@ -27,7 +27,7 @@ from clearhead.text import Tokenizer
 class Grammar:
     """A set of texts. `a | b` has the texts of both. What was worked out is remembered: keep one to use it again."""
 
-    def __init__(self, part: Part, description: str, texts: Sequence[str] = ()) -> None:
+    def __init__(self, part: Expression, description: str, texts: Sequence[str] = ()) -> None:
         """description: the grammar in words, for messages; texts: each of which must be possible to write."""
         if not part.possible:
             raise InputError(f"No text fits {description}.")
@@ -43,7 +43,7 @@ class Grammar:
             parts = [literal(text) for text in dict.fromkeys(texts)]
         except UnicodeEncodeError as error:
             raise InputError(f"A choice holds half a character, which no text can: {error}.") from error
-        return cls(Either(parts), f"the {len(parts)} choices", texts)
+        return cls(Alternation(parts), f"the {len(parts)} choices", texts)
 
     @classmethod
     def regex(cls, pattern: str) -> Grammar:
@@ -60,7 +60,7 @@ class Grammar:
 
     def __or__(self, other: Grammar) -> Grammar:
         return Grammar(
-            Either([self._part, other._part]),
+            Alternation([self._part, other._part]),
             f"{self.description} or {other.description}",
             (*self._texts, *other._texts),
         )

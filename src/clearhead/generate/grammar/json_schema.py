@@ -22,16 +22,16 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.generate.grammar.automaton import (
     EMPTY,
     NOTHING,
-    Either,
-    Part,
+    Alternation,
+    Concatenation,
+    Expression,
     Ranges,
-    Repeat,
-    Row,
-    all_but,
+    Repetition,
     byte,
     characters,
+    complement,
     literal,
-    maybe,
+    optional,
 )
 from clearhead.generate.grammar.regex import parse_regex, parse_search
 
@@ -45,12 +45,12 @@ _KINDS = {
     "null": set(),
 }  # each type with the keywords that are about it
 _ABOUT_TYPES = set().union(*_KINDS.values())
-_WHOLE = ("anyOf", "oneOf", "allOf", "$ref", "enum", "const")  # each says all there is, but for a type
+_COMPLETE_KEYWORDS = ("anyOf", "oneOf", "allOf", "$ref", "enum", "const")  # each says all there is, but for a type
 _NOTES = set(
     "title description default examples example $schema $id $comment $defs definitions deprecated readOnly writeOnly "
     "discriminator".split()
 )
-_KNOWN = {"type", *_ABOUT_TYPES, *_WHOLE}
+_KNOWN = {"type", *_ABOUT_TYPES, *_COMPLETE_KEYWORDS}
 
 _DIGITS, _FRACTION = 18, 17
 _DIGIT = byte(0x30, 0x39)
@@ -58,17 +58,17 @@ _INTEGER = parse_regex(rf"0|-?[1-9]\d{{0,{_DIGITS - 1}}}")
 _NUMBER = parse_regex(rf"-?(?:0|[1-9]\d{{0,{_DIGITS - 1}}})(?:\.\d{{1,{_FRACTION}}})?(?:[eE][+-]?\d{{1,2}})?")
 _COMMA, _COLON = parse_regex(", ?"), parse_regex(": ?")
 _QUOTE = literal('"')
-_BARE = all_but([(0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C)])  # characters that stand for themselves in a string
+_BARE = complement([(0x00, 0x1F), (0x22, 0x22), (0x5C, 0x5C)])  # characters that stand for themselves in a string
 _HEX = "[0-9A-Fa-f]"
 _ESCAPE = parse_regex(
     rf'\\(?:["\\/bfnrt]|u(?:[0-9A-Ca-cEFef]{_HEX}{{3}}|[Dd][0-7]{_HEX}{{2}}'
     rf"|[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}))"  # a character beyond 0xFFFF is a pair
 )
-_CHARACTER = Either([characters(_BARE), _ESCAPE])
+_CHARACTER = Alternation([characters(_BARE), _ESCAPE])
 _ANYTHING = {"type": [kind for kind in _KINDS if kind != "integer"]}
 
 
-def parse_schema(schema: Mapping[str, Any] | bool, max_depth: int = 16) -> Part:
+def parse_schema(schema: Mapping[str, Any] | bool, max_depth: int = 16) -> Expression:
     """The JSON texts that are valid."""
     if not isinstance(max_depth, int) or isinstance(max_depth, bool) or max_depth < 1:
         raise InputError(f"max_depth must be a whole number of at least 1, but it is {max_depth!r}.")
@@ -87,79 +87,79 @@ class _Schemas:
 
     def __init__(self, root: Any) -> None:
         self.root = root
-        self._parts: dict[tuple[str, int], Part] = {}
+        self._parts: dict[tuple[str, int], Expression] = {}
 
-    def part(self, where: str, schema: Any, depth: int) -> Part:
+    def part(self, where: str, schema: Any, depth: int) -> Expression:
         key = where, depth
         if key not in self._parts:
             self._parts[key] = self._new_part(where, schema, depth)
         return self._parts[key]
 
-    def _new_part(self, where: str, schema: Any, depth: int) -> Part:
+    def _new_part(self, where: str, schema: Any, depth: int) -> Expression:
         schema = _checked(where, schema)
         if schema is False:
             return NOTHING
         if schema is True or not schema.keys() & _KNOWN:
             return self.part("anything", _ANYTHING, depth - 1) if depth else NOTHING
-        whole = [name for name in _WHOLE if name in schema]
-        if not whole:
-            return Either([getattr(self, f"_{kind}")(where, schema, depth) for kind in _types(where, schema)])
-        also = schema.keys() & _KNOWN - {whole[0]} - ({"type"} if whole[0] in ("enum", "const") else set())
+        keywords = [name for name in _COMPLETE_KEYWORDS if name in schema]
+        if not keywords:
+            return Alternation([getattr(self, f"_{kind}")(where, schema, depth) for kind in _types(where, schema)])
+        also = schema.keys() & _KNOWN - {keywords[0]} - ({"type"} if keywords[0] in ("enum", "const") else set())
         if also:
             raise InputError(
-                f"{whole[0]} at {where} stands beside {', '.join(sorted(also))}; both at once are not implemented. "
-                f"Put everything into the alternatives of {whole[0]}, or leave one out."
+                f"{keywords[0]} at {where} stands beside {', '.join(sorted(also))}; both at once are not implemented. "
+                f"Put everything into the alternatives of {keywords[0]}, or leave one out."
             )
-        if whole[0] == "$ref":
+        if keywords[0] == "$ref":
             return self.part(*self._target(where, schema["$ref"]), depth - 1) if depth else NOTHING
-        if whole[0] in ("enum", "const"):
+        if keywords[0] in ("enum", "const"):
             kinds = _types(where, schema)
-            return Either([_written(value) for value in _values(where, schema) if _kinds_of(value) & set(kinds)])
-        options = schema[whole[0]]
+            return Alternation([_written(value) for value in _values(where, schema) if _kinds_of(value) & set(kinds)])
+        options = schema[keywords[0]]
         if not isinstance(options, list) or not options:
-            raise InputError(f"{whole[0]} at {where} must be a list of schemas that is not empty.")
-        if whole[0] == "allOf" and len(options) > 1:
+            raise InputError(f"{keywords[0]} at {where} must be a list of schemas that is not empty.")
+        if keywords[0] == "allOf" and len(options) > 1:
             raise InputError(f"allOf at {where} with more than one schema is not implemented. Merge them into one.")
-        if whole[0] == "oneOf":
+        if keywords[0] == "oneOf":
             self._check_apart(where, options)
-        return Either([self.part(f"{where}/{whole[0]}/{n}", option, depth) for n, option in enumerate(options)])
+        return Alternation([self.part(f"{where}/{keywords[0]}/{n}", option, depth) for n, option in enumerate(options)])
 
     def _target(self, where: str, pointer: Any) -> tuple[str, Any]:
         """What a $ref means."""
         if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
             raise InputError(f"$ref at {where} is {pointer!r}; only places in the same schema are read, '#/$defs/…'.")
-        found = self.root
+        target = self.root
         for step in pointer.split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and step.isdigit() and int(step) < len(found):
-                found = found[int(step)]
-            elif isinstance(found, dict) and step in found:
-                found = found[step]
+            if isinstance(target, list) and step.isdigit() and int(step) < len(target):
+                target = target[int(step)]
+            elif isinstance(target, dict) and step in target:
+                target = target[step]
             else:
-                near = did_you_mean(step, found) if isinstance(found, dict) else ""
+                near = did_you_mean(step, target) if isinstance(target, dict) else ""
                 raise InputError(f"$ref at {where} is {pointer!r}, but the schema has no {step!r} there.{near}")
-        return pointer, found
+        return pointer, target
 
     # ---- one type each
 
-    def _null(self, where: str, schema: Any, depth: int) -> Part:
+    def _null(self, where: str, schema: Any, depth: int) -> Expression:
         return literal("null")
 
-    def _boolean(self, where: str, schema: Any, depth: int) -> Part:
-        return Either([literal("true"), literal("false")])
+    def _boolean(self, where: str, schema: Any, depth: int) -> Expression:
+        return Alternation([literal("true"), literal("false")])
 
-    def _string(self, where: str, schema: Any, depth: int) -> Part:
+    def _string(self, where: str, schema: Any, depth: int) -> Expression:
         least, most = _limits(where, schema, "minLength", "maxLength")
         if "pattern" not in schema:
-            return Row([_QUOTE, Repeat(_CHARACTER, least, most), _QUOTE])
+            return Concatenation([_QUOTE, Repetition(_CHARACTER, least, most), _QUOTE])
         if least or most is not None:
             raise InputError(f"pattern at {where} stands beside a length; put the length into the pattern: {{m,n}}.")
         try:
-            return Row([_QUOTE, parse_search(schema["pattern"], _spelled), _QUOTE])
+            return Concatenation([_QUOTE, parse_search(schema["pattern"], _spelled), _QUOTE])
         except InputError as error:
             raise InputError(f"pattern at {where}: {error}") from error
 
-    def _integer(self, where: str, schema: Any, depth: int) -> Part:
+    def _integer(self, where: str, schema: Any, depth: int) -> Expression:
         low, low_open, high, high_open = _bounds(where, schema)
         if low is None and high is None:
             return _INTEGER
@@ -167,9 +167,9 @@ class _Schemas:
         most = None if high is None else math.ceil(high) - 1 if high_open else math.floor(high)
         size = _size(least, most)
         least, most = -size if least is None else least, size if most is None else most
-        return Either([_whole(max(least, 0), most), Row([literal("-"), _whole(max(-most, 1), -least)])])
+        return Alternation([_whole(max(least, 0), most), Concatenation([literal("-"), _whole(max(-most, 1), -least)])])
 
-    def _number(self, where: str, schema: Any, depth: int) -> Part:
+    def _number(self, where: str, schema: Any, depth: int) -> Expression:
         low, low_open, high, high_open = _bounds(where, schema)
         if low is None and high is None:
             return _NUMBER
@@ -182,10 +182,10 @@ class _Schemas:
             parts.append(_real(max(least, 0), most, low_open and least >= 0, high_open))
         if least < 0:
             below = _real(max(-most, 0), -least, high_open and most <= 0, low_open)
-            parts.append(Row([literal("-"), below]))
-        return Either(parts)
+            parts.append(Concatenation([literal("-"), below]))
+        return Alternation(parts)
 
-    def _array(self, where: str, schema: Any, depth: int) -> Part:
+    def _array(self, where: str, schema: Any, depth: int) -> Expression:
         least, most = _limits(where, schema, "minItems", "maxItems")
         first = schema.get("prefixItems", [])
         if not isinstance(first, list):
@@ -197,18 +197,22 @@ class _Schemas:
         parts = [self.part(f"{where}/prefixItems/{n}", one, depth) for n, one in enumerate(first)][:most]
         count = len(parts)
         # from the end to the front: what may follow the items so far
-        tail: Part = Repeat(Row([_COMMA, item]), max(least - count, 0), None if most is None else most - count)
+        tail: Expression = Repetition(
+            Concatenation([_COMMA, item]), max(least - count, 0), None if most is None else most - count
+        )
         if count == 0:
-            many = Row([item, Repeat(Row([_COMMA, item]), max(least - 1, 0), None if most is None else most - 1)])
-            inside = Either([EMPTY if least == 0 else NOTHING, NOTHING if most == 0 else many])
-            return Row([literal("["), inside, literal("]")])
+            many = Concatenation(
+                [item, Repetition(Concatenation([_COMMA, item]), max(least - 1, 0), None if most is None else most - 1)]
+            )
+            inside = Alternation([EMPTY if least == 0 else NOTHING, NOTHING if most == 0 else many])
+            return Concatenation([literal("["), inside, literal("]")])
         for n in reversed(range(1, count)):
-            more: Part = Row([_COMMA, parts[n], tail])
-            tail = more if n < least else maybe(more)
-        inside = Either([EMPTY if least == 0 else NOTHING, Row([parts[0], tail])])
-        return Row([literal("["), inside, literal("]")])
+            more: Expression = Concatenation([_COMMA, parts[n], tail])
+            tail = more if n < least else optional(more)
+        inside = Alternation([EMPTY if least == 0 else NOTHING, Concatenation([parts[0], tail])])
+        return Concatenation([literal("["), inside, literal("]")])
 
-    def _object(self, where: str, schema: Any, depth: int) -> Part:
+    def _object(self, where: str, schema: Any, depth: int) -> Expression:
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if not isinstance(properties, dict):
             raise InputError(f"properties at {where} must be an object of schemas.")
@@ -217,23 +221,23 @@ class _Schemas:
         # a schema that names no properties is about any object
         other = schema.get("additionalProperties", not properties)
         other_where = f"{where}/additionalProperties"
-        pairs: list[tuple[Part, bool]] = []
+        pairs: list[tuple[Expression, bool]] = []
         for name in [*properties, *(name for name in dict.fromkeys(required) if name not in properties)]:
             if name in properties:
                 step = name.replace("~", "~0").replace("/", "~1")
                 value = self.part(f"{where}/properties/{step}", properties[name], depth)
             else:
                 value = self.part(other_where, schema.get("additionalProperties", True), depth)
-            pairs.append((Row([_written(name), _COLON, value]), name in required))
+            pairs.append((Concatenation([_written(name), _COLON, value]), name in required))
         unlisted = _none_of([*properties, *required])
-        extra = Row([_QUOTE, unlisted, _QUOTE, _COLON, self.part(other_where, other, depth)])
+        extra = Concatenation([_QUOTE, unlisted, _QUOTE, _COLON, self.part(other_where, other, depth)])
         # from the end to the front: what may follow once something is there, and while nothing is
-        after: Part = Repeat(Row([_COMMA, extra]))
-        begin: Part = maybe(Row([extra, after]))
+        after: Expression = Repetition(Concatenation([_COMMA, extra]))
+        begin: Expression = optional(Concatenation([extra, after]))
         for pair, needed in reversed(pairs):
-            begin = Either([Row([pair, after]), NOTHING if needed else begin])
-            after = Either([Row([_COMMA, pair, after]), NOTHING if needed else after])
-        return Row([literal("{"), begin, literal("}")])
+            begin = Alternation([Concatenation([pair, after]), NOTHING if needed else begin])
+            after = Alternation([Concatenation([_COMMA, pair, after]), NOTHING if needed else after])
+        return Concatenation([literal("{"), begin, literal("}")])
 
     # ---- oneOf: exactly one alternative may hold, so no value may fit two
 
@@ -266,8 +270,8 @@ class _Schemas:
         if shared != {"object"}:
             return not shared
         named = set(one.get("required", ())) & set(other.get("required", ()))
-        both = [[schema.get("properties", {}).get(name, True) for schema in (one, other)] for name in sorted(named)]
-        return any(self._apart(left, right, depth - 1) for left, right in both)
+        pairs = [[schema.get("properties", {}).get(name, True) for schema in (one, other)] for name in sorted(named)]
+        return any(self._apart(left, right, depth - 1) for left, right in pairs)
 
     def _resolved(self, schema: Any) -> Any:
         for _ in range(16):
@@ -369,46 +373,48 @@ def _key(value: Any) -> tuple[str, Any]:
 # ---- writing values
 
 
-def _written(value: Any) -> Part:
+def _written(value: Any) -> Expression:
     """A fixed value, with the freedom of a space that all values have."""
     if isinstance(value, dict):
-        pairs = [Row([_written(str(name)), _COLON, _written(item)]) for name, item in value.items()]
-        return Row([literal("{"), *_joined(pairs), literal("}")])
+        pairs = [Concatenation([_written(str(name)), _COLON, _written(item)]) for name, item in value.items()]
+        return Concatenation([literal("{"), *_joined(pairs), literal("}")])
     if isinstance(value, list):
-        return Row([literal("["), *_joined([_written(item) for item in value]), literal("]")])
+        return Concatenation([literal("["), *_joined([_written(item) for item in value]), literal("]")])
     try:
         return literal(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise InputError(f"The schema has the value {value!r}, which JSON cannot write: {error}.") from error
 
 
-def _joined(parts: Iterable[Part]) -> list[Part]:
+def _joined(parts: Iterable[Expression]) -> list[Expression]:
     return [one for part in parts for one in (_COMMA, part)][1:]
 
 
-def _spelled(ranges: Ranges) -> Part:
+def _spelled(ranges: Ranges) -> Expression:
     """One character of a pattern, as it stands in a JSON string: escaped where it must be, and only there."""
     special = [code for code in (*range(0x20), 0x22, 0x5C) if any(low <= code <= high for low, high in ranges)]
-    return Either([characters(_shared(ranges, _BARE)), *(literal(json.dumps(chr(code))[1:-1]) for code in special)])
+    return Alternation(
+        [characters(_shared(ranges, _BARE)), *(literal(json.dumps(chr(code))[1:-1]) for code in special)]
+    )
 
 
-def _none_of(names: Iterable[str]) -> Part:
+def _none_of(names: Iterable[str]) -> Expression:
     """The inside of a key that is none of these."""
     rest = set(names)
     firsts = {name[0] for name in rest if name}
     taken = [(ord(char),) * 2 for char in firsts]
-    parts: list[Part] = [] if "" in rest else [EMPTY]
-    parts.append(Row([characters(_shared(_BARE, all_but(taken))), Repeat(characters(_BARE))]))
+    parts: list[Expression] = [] if "" in rest else [EMPTY]
+    parts.append(Concatenation([characters(_shared(_BARE, complement(taken))), Repetition(characters(_BARE))]))
     for char in sorted(firsts):
         if _shared(_BARE, [(ord(char),) * 2]):
-            parts.append(Row([literal(char), _none_of(name[1:] for name in rest if name[:1] == char)]))
-    return Either(parts)
+            parts.append(Concatenation([literal(char), _none_of(name[1:] for name in rest if name[:1] == char)]))
+    return Alternation(parts)
 
 
 def _shared(ranges: Ranges, others: Ranges) -> list[tuple[int, int]]:
     """The characters in both."""
-    found = [(max(low, first), min(high, last)) for low, high in ranges for first, last in others]
-    return [(low, high) for low, high in found if low <= high]
+    overlaps = [(max(low, first), min(high, last)) for low, high in ranges for first, last in others]
+    return [(low, high) for low, high in overlaps if low <= high]
 
 
 # ---- numbers within limits
@@ -419,43 +425,43 @@ def _size(*bounds: _Bound) -> int:
     return max(10**_DIGITS - 1, *(10 * abs(int(bound)) for bound in bounds if bound is not None))
 
 
-def _whole(least: int, most: int) -> Part:
+def _whole(least: int, most: int) -> Expression:
     """The whole numbers from least (not below 0) to most."""
     parts = []
     for length in range(len(str(least)), len(str(max(most, 0))) + 1):
         low, high = max(least, 10 ** (length - 1) if length > 1 else 0), min(most, 10**length - 1)
         if low <= high:
             parts.append(_between(str(low), str(high)))
-    return Either(parts)
+    return Alternation(parts)
 
 
-def _between(low: str, high: str) -> Part:
+def _between(low: str, high: str) -> Expression:
     """Digits from one text to another of the same length."""
     if not low:
         return EMPTY
     free = len(low) - 1
     if low == "0" * len(low) and high == "9" * len(low):
-        return Repeat(_DIGIT, len(low), len(low))
+        return Repetition(_DIGIT, len(low), len(low))
     if low[0] == high[0]:
-        return Row([literal(low[0]), _between(low[1:], high[1:])])
+        return Concatenation([literal(low[0]), _between(low[1:], high[1:])])
     parts = [
-        Row([literal(low[0]), _between(low[1:], "9" * free)]),
-        Row([literal(high[0]), _between("0" * free, high[1:])]),
+        Concatenation([literal(low[0]), _between(low[1:], "9" * free)]),
+        Concatenation([literal(high[0]), _between("0" * free, high[1:])]),
     ]
     if ord(high[0]) - ord(low[0]) > 1:
-        parts.append(Row([byte(ord(low[0]) + 1, ord(high[0]) - 1), Repeat(_DIGIT, free, free)]))
-    return Either(parts)
+        parts.append(Concatenation([byte(ord(low[0]) + 1, ord(high[0]) - 1), Repetition(_DIGIT, free, free)]))
+    return Alternation(parts)
 
 
-def _real(least: int, most: int, above: bool, below: bool) -> Part:
+def _real(least: int, most: int, above: bool, below: bool) -> Expression:
     """The numbers from least (not below 0) to most, with or without a fraction; above and below leave out the ends."""
     some = parse_regex(rf"\.\d{{1,{_FRACTION}}}")
-    parts: list[Part] = []
+    parts: list[Expression] = []
     if least < most:
         nonzero = parse_regex(rf"\.0{{0,{_FRACTION - 1}}}[1-9]\d{{0,{_FRACTION - 1}}}")
-        parts.append(Row([literal(str(least)), nonzero if above else maybe(some)]))
-        parts.append(Row([_whole(least + 1, most - 1), maybe(some)]))
+        parts.append(Concatenation([literal(str(least)), nonzero if above else optional(some)]))
+        parts.append(Concatenation([_whole(least + 1, most - 1), optional(some)]))
     if least < most or (least == most and not above):
-        zero = maybe(parse_regex(rf"\.0{{1,{_FRACTION}}}"))
-        parts.append(NOTHING if below else Row([literal(str(most)), zero]))
-    return Either(parts)
+        zero = optional(parse_regex(rf"\.0{{1,{_FRACTION}}}"))
+        parts.append(NOTHING if below else Concatenation([literal(str(most)), zero]))
+    return Alternation(parts)

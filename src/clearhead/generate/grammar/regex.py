@@ -9,15 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clearhead.errors import InputError
-from clearhead.generate.grammar.automaton import EMPTY, Either, Part, Ranges, Repeat, Row, all_but, characters, merged
+from clearhead.generate.grammar.automaton import (
+    EMPTY,
+    Alternation,
+    Concatenation,
+    Expression,
+    Ranges,
+    Repetition,
+    characters,
+    complement,
+    merged,
+)
 
-Spell = Callable[[Ranges], Part]  # how one character out of these is written
+Spell = Callable[[Ranges], Expression]  # how one character out of these is written
 
 _DIGIT = [(0x30, 0x39)]
 _WORD = [(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)]
 _SPACE = [(0x09, 0x0D), (0x20, 0x20)]
 _CLASSES = {
-    "d": _DIGIT, "w": _WORD, "s": _SPACE, "D": all_but(_DIGIT), "W": all_but(_WORD), "S": all_but(_SPACE)
+    "d": _DIGIT, "w": _WORD, "s": _SPACE, "D": complement(_DIGIT), "W": complement(_WORD), "S": complement(_SPACE)
 }  # fmt: skip
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 _HEX = {"x": 2, "u": 4}
@@ -29,14 +39,14 @@ _GROUPS = {
 }  # fmt: skip
 
 
-def parse_regex(pattern: str, spell: Spell = characters) -> Part:
+def parse_regex(pattern: str, spell: Spell = characters) -> Expression:
     """The texts that the whole pattern matches."""
     if not isinstance(pattern, str):
         raise InputError(f"A regular expression is a string, not {type(pattern).__name__}.")
-    return _Parser(pattern, spell).whole()
+    return _Parser(pattern, spell).parse()
 
 
-def parse_search(pattern: str, spell: Spell) -> Part:
+def parse_search(pattern: str, spell: Spell) -> Expression:
     """The texts in which the pattern is found, as JSON schemas mean it: `^` and `$` stand only at the ends."""
     if not isinstance(pattern, str):
         raise InputError(f"A regular expression is a string, not {type(pattern).__name__}.")
@@ -44,11 +54,11 @@ def parse_search(pattern: str, spell: Spell) -> Part:
     slashes = len(pattern[:-1]) - len(pattern[:-1].rstrip("\\"))
     ends = pattern.endswith("$") and slashes % 2 == 0
     inner = _Parser(pattern[begins : len(pattern) - ends], spell)
-    part = inner.whole()
+    part = inner.parse()
     if (begins or ends) and inner.branches > 1:
         raise InputError(f"In {pattern!r} an anchor belongs to one side of a | only. Write ^(?:…|…)$.")
-    anything = Repeat(spell([(0, 0x10FFFF)]))
-    return Row([EMPTY if begins else anything, part, EMPTY if ends else anything])
+    anything = Repetition(spell([(0, 0x10FFFF)]))
+    return Concatenation([EMPTY if begins else anything, part, EMPTY if ends else anything])
 
 
 class _Parser:
@@ -59,26 +69,26 @@ class _Parser:
         self.at = 0
         self.branches = self._depth = 0
 
-    def whole(self) -> Part:
+    def parse(self) -> Expression:
         parts = self._branches()
         if self.at < len(self.pattern):
             raise self._wrong("a ) without its (", r"Write \) for the character")
         self.branches = len(parts)
-        return Either(parts)
+        return Alternation(parts)
 
-    def _branches(self) -> list[Part]:
+    def _branches(self) -> list[Expression]:
         parts = [self._sequence()]
         while self._take("|"):
             parts.append(self._sequence())
         return parts
 
-    def _sequence(self) -> Part:
+    def _sequence(self) -> Expression:
         parts = []
         while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
             parts.append(self._repeated(self._one()))
-        return Row(parts)
+        return Concatenation(parts)
 
-    def _one(self) -> Part:
+    def _one(self) -> Expression:
         char = self.pattern[self.at]
         if char == "(":
             return self._group()
@@ -93,9 +103,9 @@ class _Parser:
         if char == "\\":
             return self.spell(self._escape())
         self.at += 1
-        return self.spell(all_but([(0x0A, 0x0A)]) if char == "." else [(ord(char), ord(char))])
+        return self.spell(complement([(0x0A, 0x0A)]) if char == "." else [(ord(char), ord(char))])
 
-    def _group(self) -> Part:
+    def _group(self) -> Expression:
         rest = self.pattern[self.at :]
         if rest.startswith("(?") and not rest.startswith("(?:"):
             name = next((name for start, name in _GROUPS.items() if rest.startswith(start)), "a flag")
@@ -105,14 +115,14 @@ class _Parser:
         if self._depth > _DEEPEST:
             raise self._wrong(f"more than {_DEEPEST} groups within each other", "Nest fewer")
         self.at += 3 if rest.startswith("(?:") else 1
-        part = Either(self._branches())
+        part = Alternation(self._branches())
         self._depth -= 1
         if not self._take(")"):
             self.at = opened
             raise self._wrong("a ( without its )", r"Write \( for the character")
         return part
 
-    def _repeated(self, part: Part) -> Part:
+    def _repeated(self, part: Expression) -> Expression:
         counts = self._counts()
         if counts is None:
             return part
@@ -123,7 +133,7 @@ class _Parser:
         if self._counts() is not None:
             self.at -= 1
             raise self._wrong("two quantifiers in a row", "Put the first into a group")
-        return Repeat(part, *counts)
+        return Repetition(part, *counts)
 
     def _counts(self) -> tuple[int, int | None] | None:
         """The quantifier here, if there is one."""
@@ -139,16 +149,16 @@ class _Parser:
             self.at -= 1
             raise self._wrong("a { that is no quantifier", r"Write {2,5} with plain numbers, or \{ for the character")
         self.at = close + 1
-        found = int(least or 0), int(most) if most else None
-        if found[1] is not None and found[0] > found[1]:
+        counts = int(least or 0), int(most) if most else None
+        if counts[1] is not None and counts[0] > counts[1]:
             raise self._wrong(f"a quantifier whose least, {least}, is above its most, {most}", "Exchange them")
-        return found
+        return counts
 
     def _class(self) -> Ranges:
         opened = self.at
         self.at += 1
         negated = self._take("^")
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         while not self._take("]"):
             low = self._of_class(opened)
             if self._dash():
@@ -158,11 +168,11 @@ class _Parser:
                 if low[0][0] > high[0][0]:
                     raise self._wrong("a range from the higher to the lower character", "Exchange them")
                 low = [(low[0][0], high[0][0])]
-            found += low
-        if not found:
+            ranges += low
+        if not ranges:
             self.at = opened
             raise self._wrong("an empty class", r"Write \] for the character ]")
-        return all_but(found) if negated else merged(found)
+        return complement(ranges) if negated else merged(ranges)
 
     def _of_class(self, opened: int) -> Ranges:
         if self.at >= len(self.pattern):
@@ -175,9 +185,9 @@ class _Parser:
 
     def _dash(self) -> bool:
         """Takes a - that makes a range; one before the closing ] is a character."""
-        found = self.pattern[self.at : self.at + 1] == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", "")
-        self.at += found
-        return found
+        there = self.pattern[self.at : self.at + 1] == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", "")
+        self.at += there
+        return there
 
     def _escape(self) -> Ranges:
         char = self.pattern[self.at + 1 : self.at + 2]
@@ -199,9 +209,9 @@ class _Parser:
         return [(ord(_CONTROLS.get(char, char)),) * 2]
 
     def _take(self, char: str) -> bool:
-        found = self.pattern.startswith(char, self.at)
-        self.at += len(char) * found
-        return found
+        there = self.pattern.startswith(char, self.at)
+        self.at += len(char) * there
+        return there
 
     def _wrong(self, what: str, hint: str) -> InputError:
         return InputError(f"The regular expression {self.pattern!r} has {what} at place {self.at}. {hint}.")

@@ -53,11 +53,11 @@ class Vocabulary:
         """size: how many scores the model gives; None for one to a token."""
         vocab = tokenizer.get_vocab()
         self.size = size = max([*vocab.values(), *not_text]) + 1 if size is None else size
-        found, modes, alone, self.eats_space = _texts(tokenizer)
+        texts, modes, alone, self.eats_space = _texts(tokenizer)
         left_out = {*tokenizer.all_special_ids, *not_text}
         left_out |= {n for n, token in tokenizer.backend.get_added_tokens_decoder().items() if token.special}
         left_out |= {n for token, n in vocab.items() if _UNUSED.fullmatch(token)}
-        self.texts = {n: text for n, text in sorted(found.items()) if text and n not in left_out and n < size}
+        self.texts = {n: text for n, text in sorted(texts.items()) if text and n not in left_out and n < size}
         if not self.texts:
             raise InputError("No token of this tokenizer is text, so it can write nothing.")
         self.leaves = np.full(size, PLAIN, dtype=np.int8)
@@ -74,10 +74,10 @@ class Vocabulary:
     @cached_property
     def by_text(self) -> dict[bytes, list[int]]:
         """The tokens that write each text."""
-        found: dict[bytes, list[int]] = {}
+        by_text: dict[bytes, list[int]] = {}
         for token, text in self.texts.items():
-            found.setdefault(text, []).append(token)
-        return found
+            by_text.setdefault(text, []).append(token)
+        return by_text
 
     def _lay_out(self) -> None:
         """The texts as columns: the first byte of every token, the second byte of those that have one, and so on."""
@@ -182,9 +182,9 @@ def _by_decoding(tokenizer: Tokenizer, vocab: dict[str, int], fallback: bool) ->
     texts: dict[int, bytes] = {}
     starts: set[int] = set()
     eats = False
-    for n, whole, single in zip(order, after, alone, strict=True):
-        if whole.startswith(before):
-            text = whole[len(before) :]
+    for n, following, single in zip(order, after, alone, strict=True):
+        if following.startswith(before):
+            text = following[len(before) :]
             texts[n] = text.encode("utf-8")
             if single in (text, text.removeprefix(" ")):
                 starts.add(n)
