@@ -161,20 +161,20 @@ class Options(GenerationFields):
         pad = self.pad_token_id if self.pad_token_id is not None else config.pad_token_id
         return pad if pad is not None else next(iter(self.eos_ids(config)), 0)
 
-    def new_tokens(self, prompt: int, limit: int | None) -> int:
-        """How many tokens to write after a prompt of this length, in a model with `limit` positions."""
+    def new_tokens(self, prompt_length: int, positions: int | None) -> int:
+        """How many tokens to write after a prompt of this length; positions: those of the model (None: no limit)."""
         if self.max_length is not None and self.max_new_tokens is None:
-            wanted = self.max_length - prompt
+            wanted = self.max_length - prompt_length
             if wanted < 1:
-                raise InputError(f"The prompt has {prompt} tokens already, and max_length is {self.max_length}.")
+                raise InputError(f"The prompt has {prompt_length} tokens already, and max_length is {self.max_length}.")
         else:
             wanted = self.max_new_tokens if self.max_new_tokens is not None else 50
         # The last token is written but never read, so it needs no position of its own; contrastive search reads it.
-        most = wanted if limit is None else limit + (self.penalty_alpha is None) - prompt
+        most = wanted if positions is None else positions + (self.penalty_alpha is None) - prompt_length
         if most < 1:
             raise InputError(
-                f"The prompt has {prompt} tokens, and the model has {limit} positions: there is no room to write. "
-                "Shorten the prompt."
+                f"The prompt has {prompt_length} tokens, and the model has {positions} positions: there is no room to "
+                "write. Shorten the prompt."
             )
         return min(wanted, most)
 
