@@ -16,7 +16,7 @@ from clearhead.cli import app
 from clearhead.errors import InputError
 from clearhead.explain.questions import QUESTIONS
 from tests.cli import with_model
-from tests.explain.samples import small
+from tests.tiny import tiny_pipeline
 
 TEXT = "The robot must obey"
 
@@ -29,7 +29,7 @@ def gpt():
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "bert"
-    small("bert", "sequence-classification").save(folder)
+    tiny_pipeline("bert", "sequence-classification").save(folder)
     return str(folder)
 
 

@@ -16,7 +16,7 @@ from clearhead.cli.interactive import COMMANDS, SETTABLE, InteractiveWriter, joi
 from clearhead.errors import InputError
 from clearhead.generate import Options
 from tests.cli import with_model
-from tests.explain.test_next_token import shake, small_translator
+from tests.tiny import shake, tiny_translator
 
 PROMPT = "The robot said"
 
@@ -29,7 +29,7 @@ def gpt():
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "translator"
-    small_translator().save(folder)
+    tiny_translator().save(folder)
     return str(folder)
 
 

@@ -11,7 +11,8 @@ from clearhead.errors import InputError
 from clearhead.explain import ablation
 from clearhead.explain.reading import call
 from clearhead.nn.tracing import trace
-from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
+from tests.explain.copying import copying_gpt2
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
 
 
 def divergence(before, after):
@@ -38,10 +39,10 @@ def without(pipe, side, layer, head, given, where):
     return (before, after) if where is None else (before[where], after[where])
 
 
-@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH])
+@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *ENCODER_DECODER])
 def test_one_head_less(name):
-    pipe, given = small(name), texts(name)
-    for side in ("encoder", "decoder", "cross") if name in BOTH else ("self",):
+    pipe, given = tiny_pipeline(name), texts(name)
+    for side in ("encoder", "decoder", "cross") if name in ENCODER_DECODER else ("self",):
         found = ablation(pipe, **given, side=side)
         written = [t.id for t in pipe.read(**given).outputs]
         where = written.index(pipe.tokenizer.mask_token_id) if name in MASKED else len(written) - 1
@@ -60,7 +61,7 @@ def test_one_head_less(name):
 
 
 def test_a_chosen_score():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     found = ablation(pipe, TEXT, layers=[2], heads=[3], chosen=7, position=4)
     before, after = without(pipe, "self", 2, 3, {"text": TEXT}, 4)
     assert found.effect[0, 0] == pytest.approx(float(after[7] - before[7]), rel=1e-3, abs=1e-5)
@@ -69,7 +70,7 @@ def test_a_chosen_score():
 
 
 def test_a_head_that_says_the_same_everywhere():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     found = ablation(pipe, TEXT, layers=[1], heads=[2], how="mean")
     attention = pipe.model.stack.layers[1].attention
     size = attention.head_dim
@@ -90,7 +91,7 @@ def test_a_head_that_says_the_same_everywhere():
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart", "xlnet", "deberta"])
 def test_the_label_of_a_text(name):
-    pipe = small(name, "sequence-classification", kind="wordpiece" if name != "bart" else None)
+    pipe = tiny_pipeline(name, "sequence-classification", kind="wordpiece" if name != "bart" else None)
     found = ablation(pipe, TEXT)
     side = found.side
     before, after = without(pipe, side, 1, 0, {"text": TEXT}, None)
@@ -105,16 +106,16 @@ def test_the_label_of_a_text(name):
 
 
 def test_the_label_of_a_token_and_of_a_pair():
-    pipe = small("bert", "token-classification")
+    pipe = tiny_pipeline("bert", "token-classification")
     found = ablation(pipe, TEXT, position=3)
     before, after = without(pipe, "self", 0, 1, {"text": TEXT}, 3)
     assert found.effect[0, 1] == pytest.approx(divergence(before, after), rel=2e-3, abs=1e-6)
-    found = ablation(small("bert", "next-sentence"), "the cat", "a dog")
+    found = ablation(tiny_pipeline("bert", "next-sentence"), "the cat", "a dog")
     assert {c.token for c in found.before} == {"the second text follows", "it does not"}
 
 
 def test_labels_that_are_not_rivals():
-    pipe = small("bert", "sequence-classification", problem_type="multi_label_classification")
+    pipe = tiny_pipeline("bert", "sequence-classification", problem_type="multi_label_classification")
     with pytest.raises(InputError, match="each label by itself"):
         ablation(pipe, TEXT)
     found = ablation(pipe, TEXT, chosen="LABEL_1")
@@ -130,7 +131,7 @@ def test_the_circuit_is_found():
 
 
 def test_few_rows_at_a_time(monkeypatch):
-    pipe = small("t5")
+    pipe = tiny_pipeline("t5")
     whole = ablation(pipe, TEXT, target="a dog")
     monkeypatch.setattr("clearhead.explain.scores._MOST_ROWS", 3)
     parts = ablation(pipe, TEXT, target="a dog")
@@ -138,25 +139,28 @@ def test_few_rows_at_a_time(monkeypatch):
 
 
 def test_the_first_word_written_by_default():
-    pipe = small("t5")
+    pipe = tiny_pipeline("t5")
     assert [t.id for t in ablation(pipe, TEXT, side="decoder").tokens] == [pipe.model.config.decoder_start_token_id]
 
 
 def test_as_data():
-    found = ablation(small("gpt2"), TEXT, layers=[1])
+    found = ablation(tiny_pipeline("gpt2"), TEXT, layers=[1])
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["effect"] == found.effect.tolist() and data["before"][0]["token"] == found.before[0].token
     assert len(found.to_csv().splitlines()) == 1 + 4
 
 
 def test_what_cannot_be_asked():
-    gpt, bert = small("gpt2"), small("bert")
+    gpt, bert = tiny_pipeline("gpt2"), tiny_pipeline("bert")
     for pipe, options, says in (
         (gpt, {"how": "half"}, "how="), (gpt, {"top_k": 0}, "top_k"), (bert, {}, "in place of a word"),
-        (small("bert", "features"), {}, "no chances"), (small("electra", "replaced-token"), {}, "no chances"),
-        (small("bert", "sequence-classification"), {"position": 1}, "leave the position out"),
-        (small("bert", "token-classification"), {}, "Say which position"), (gpt, {"position": 77}, "no position 77"),
-        (small("xlnet"), {}, "no chances"), (gpt, {"layers": 9}, "3 layers"), (gpt, {"chosen": "cat dog"}, "tokens"),
+        (tiny_pipeline("bert", "features"), {}, "no chances"),
+        (tiny_pipeline("electra", "replaced-token"), {}, "no chances"),
+        (tiny_pipeline("bert", "sequence-classification"), {"position": 1}, "leave the position out"),
+        (tiny_pipeline("bert", "token-classification"), {}, "Say which position"),
+        (gpt, {"position": 77}, "no position 77"),
+        (tiny_pipeline("xlnet"), {}, "no chances"), (gpt, {"layers": 9}, "3 layers"),
+        (gpt, {"chosen": "cat dog"}, "tokens"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):
             ablation(pipe, TEXT, **options)

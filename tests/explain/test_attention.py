@@ -12,18 +12,19 @@ from clearhead.explain import attention, induction_scores
 from clearhead.explain.reading import call
 from clearhead.nn.tracing import trace
 from clearhead.text.units import word_groups
-from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
+from tests.explain.copying import copying_gpt2
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
 
 REPEATED = "the cat sat on a mat . the cat sat"
 
 
 def sides(name):
-    return ("encoder", "decoder", "cross") if name in BOTH else ("self",)
+    return ("encoder", "decoder", "cross") if name in ENCODER_DECODER else ("self",)
 
 
-@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH, "xlnet"])
+@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *ENCODER_DECODER, "xlnet"])
 def test_weights_are_the_models_own(name):
-    pipe, given = small(name), texts(name)
+    pipe, given = tiny_pipeline(name), texts(name)
     for side in sides(name):
         found = attention(pipe, **given, side=side)
         prefix = {"self": "", "encoder": "encoder.", "decoder": "decoder.", "cross": "decoder."}[side]
@@ -38,13 +39,13 @@ def test_weights_are_the_models_own(name):
         np.testing.assert_array_equal(found.weights, want)
         assert found.weights.shape == (len(found.layers), len(found.heads), len(found.tokens), len(found.keys))
         np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-5)
-        assert (found.side, found.model) == (side, f"small {name}")
+        assert (found.side, found.model) == (side, f"tiny {name}")
         hides_later = np.triu(np.ones(found.weights.shape[-2:]), 1 + (past > 0)).astype(bool)
         assert (found.weights[..., hides_later] == 0).all() == (name in CAUSAL or side == "decoder")
 
 
 def test_two_texts():
-    pipe = small("bert")
+    pipe = tiny_pipeline("bert")
     found = attention(pipe, "the cat sat", "a dog sat")
     with torch.no_grad():
         out = pipe.model(**pipe.tokenizer("the cat sat", "a dog sat", return_tensors="pt"), output_attentions=True)
@@ -53,7 +54,7 @@ def test_two_texts():
 
 
 def test_only_what_was_asked_for():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     whole = attention(pipe, TEXT)
     some = attention(pipe, TEXT, layers=[2, -3], heads=[3, 1])
     assert (some.layers, some.heads) == ([2, 0], [3, 1])
@@ -72,7 +73,7 @@ def test_no_other_layer_is_looked_at(monkeypatch):
     """Layers that nobody asked for take the fused path and keep nothing."""
     import clearhead.nn.attention as inside
 
-    pipe, seen = small("gpt2"), []
+    pipe, seen = tiny_pipeline("gpt2"), []
     compute = inside.attention_weights
     monkeypatch.setattr(
         inside, "attention_weights", lambda module, *a, **k: seen.append(module) or compute(module, *a, **k)
@@ -83,7 +84,7 @@ def test_no_other_layer_is_looked_at(monkeypatch):
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "transfo-xl"])
 def test_whole_words(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     given = texts(name) | {"text": "unbelievably dogs don't sit on sofas"}
     for side in sides(name):
         pieces = attention(pipe, **given, side=side)
@@ -102,7 +103,7 @@ def test_whole_words(name):
 
 
 def test_summaries_by_the_book():
-    pipe = small("gpt2", kind="wordpiece")
+    pipe = tiny_pipeline("gpt2", kind="wordpiece")
     found = attention(pipe, REPEATED)
     ids = [t.id for t in found.tokens]
     time = len(ids)
@@ -122,13 +123,13 @@ def test_summaries_by_the_book():
 
 
 def test_summaries_where_there_is_nothing_to_say():
-    found = attention(small("bert"), "the cat")
+    found = attention(tiny_pipeline("bert"), "the cat")
     assert all(math.isnan(s.to_same) and math.isnan(s.induction) for s in found.summaries)
     cls_and_sep = found.weights[..., [0, -1]].sum(-1).mean(-1).ravel()
     np.testing.assert_allclose([s.to_separator for s in found.summaries], cls_and_sep, rtol=1e-5)
-    cross = attention(small("t5"), **texts("t5"))
+    cross = attention(tiny_pipeline("t5"), **texts("t5"))
     assert all(math.isnan(s.distance) and math.isnan(s.to_previous) and s.entropy > 0 for s in cross.summaries)
-    one = attention(small("gpt2", kind="bpe"), "a")
+    one = attention(tiny_pipeline("gpt2", kind="bpe"), "a")
     assert len(one.tokens) == 1 and math.isnan(one.summaries[0].to_previous) and one.summaries[0].to_separator == 1
     json.dumps(one.to_dict(), allow_nan=False)
 
@@ -148,27 +149,27 @@ def test_an_induction_head_is_found():
 
 def test_induction_in_any_single_stack():
     for name in ("gpt2", "gptj", "transfo-xl", "bert"):
-        scores = induction_scores(small(name), length=4, rows=2)
+        scores = induction_scores(tiny_pipeline(name), length=4, rows=2)
         assert scores.shape == (3, 4 if name == "gpt2" else 3) and (scores > 0).all() and (scores < 1).all()
     with pytest.raises(InputError, match="one stack"):
-        induction_scores(small("t5"))
+        induction_scores(tiny_pipeline("t5"))
     with pytest.raises(InputError, match="at least two"):
-        induction_scores(small("gpt2"), length=1)
+        induction_scores(tiny_pipeline("gpt2"), length=1)
 
 
 def test_sorting():
-    found = attention(small("gpt2"), TEXT)
+    found = attention(tiny_pipeline("gpt2"), TEXT)
     up = [s.entropy for s in found.sorted_by("entropy", lowest=True)]
     assert up == sorted(up) and up[::-1] == [s.entropy for s in found.sorted_by("entropy")]
     assert len(up) == 12
     with pytest.raises(InputError, match="Did you mean entropy"):
         found.sorted_by("entropi")
-    cross = attention(small("t5"), **texts("t5"))
+    cross = attention(tiny_pipeline("t5"), **texts("t5"))
     assert len(cross.sorted_by("induction")) == 6
 
 
 def test_as_a_table_and_as_data():
-    found = attention(small("gpt2"), "the cat", layers=[1], heads=[2])
+    found = attention(tiny_pipeline("gpt2"), "the cat", layers=[1], heads=[2])
     rows = found.to_csv().splitlines()
     size = len(found.tokens)
     assert rows[0] == "layer,head,query,query_token,key,key_token,weight"
@@ -190,10 +191,10 @@ def test_as_a_table_and_as_data():
 )  # fmt: skip
 def test_what_is_not_there(name, options, says):
     with pytest.raises(InputError, match=says):
-        attention(small(name), TEXT, **options)
+        attention(tiny_pipeline(name), TEXT, **options)
 
 
 def test_an_encoder_needs_no_answer(monkeypatch):
-    pipe = small("t5")
+    pipe = tiny_pipeline("t5")
     monkeypatch.setattr(pipe, "write", lambda *a, **k: pytest.fail("it wrote"))
     assert attention(pipe, TEXT, side="encoder").side == "encoder"

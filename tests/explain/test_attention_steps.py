@@ -6,13 +6,13 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import attention, attention_steps
-from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, small, texts
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
 
 
-@pytest.mark.parametrize("name", [*MASKED, *(n for n in CAUSAL if n != "transfo-xl"), *BOTH, "xlnet"])
+@pytest.mark.parametrize("name", [*MASKED, *(n for n in CAUSAL if n != "transfo-xl"), *ENCODER_DECODER, "xlnet"])
 def test_each_step_follows_from_the_one_before(name):
-    pipe, given = small(name), texts(name)
-    for side in ("encoder", "decoder", "cross") if name in BOTH else ("self",):
+    pipe, given = tiny_pipeline(name), texts(name)
+    for side in ("encoder", "decoder", "cross") if name in ENCODER_DECODER else ("self",):
         found = attention_steps(pipe, **given, layer=1, side=side)
         added = 0 if found.added is None else found.added
         products = found.query @ found.key.swapaxes(1, 2)
@@ -33,11 +33,11 @@ def test_each_step_follows_from_the_one_before(name):
 
 
 def test_as_a_table_and_what_is_not_there():
-    found = attention_steps(small("gpt2"), TEXT)
+    found = attention_steps(tiny_pipeline("gpt2"), TEXT)
     rows = found.to_csv().splitlines()
     assert rows[0] == "head,query,query_token,key,key_token,product,score,weight"
     assert len(rows) == 1 + found.weights.size
     with pytest.raises(InputError, match="what it remembers"):
-        attention_steps(small("transfo-xl"), TEXT)
+        attention_steps(tiny_pipeline("transfo-xl"), TEXT)
     with pytest.raises(InputError, match="3 layers"):
-        attention_steps(small("gpt2"), TEXT, layer=3)
+        attention_steps(tiny_pipeline("gpt2"), TEXT, layer=3)

@@ -6,12 +6,12 @@ import pytest
 
 from clearhead.errors import InputError
 from clearhead.explain import beams
-from tests.explain.samples import BOTH, CAUSAL, TEXT, small
+from tests.tiny import CAUSAL, ENCODER_DECODER, TEXT, tiny_pipeline
 
 
-@pytest.mark.parametrize("name", CAUSAL + BOTH)
+@pytest.mark.parametrize("name", CAUSAL + ENCODER_DECODER)
 def test_the_answers_are_those_of_generate(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = beams(pipe, TEXT, num_beams=3, max_new_tokens=6)
     wanted = pipe.write(TEXT, num_beams=3, max_new_tokens=6, num_return_sequences=3)
     assert [answer.token_ids for answer in found.answers] == [one.token_ids for one in wanted]
@@ -22,7 +22,7 @@ def test_the_answers_are_those_of_generate(name):
 
 @pytest.mark.parametrize(("penalty", "early"), [(0.0, True), (2.0, False), (-1.0, "never"), (1.0, True)])
 def test_length_penalty_and_early_stopping(penalty, early):
-    pipe = small("bart")
+    pipe = tiny_pipeline("bart")
     how = {"num_beams": 4, "max_new_tokens": 9, "length_penalty": penalty, "early_stopping": early}
     found = beams(pipe, TEXT, **how)
     wanted = pipe.write(TEXT, num_return_sequences=4, **how)
@@ -34,7 +34,7 @@ def test_length_penalty_and_early_stopping(penalty, early):
 
 @pytest.mark.parametrize("name", ["gpt2", "transformer"])
 def test_the_tree_holds_together(name):
-    found = beams(small(name), TEXT, num_beams=3, max_new_tokens=6)
+    found = beams(tiny_pipeline(name), TEXT, num_beams=3, max_new_tokens=6)
     for node in found.nodes:
         parent = found.nodes[node.parent] if node.parent >= 0 else None
         assert node.step == (parent.step + 1 if parent else 1)
@@ -53,7 +53,7 @@ def test_the_tree_holds_together(name):
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_one_beam_is_greedy_decoding(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = beams(pipe, TEXT, num_beams=1, max_new_tokens=5, beside=2)
     one = pipe.write(TEXT, num_beams=1, max_new_tokens=5)[0]
     assert [answer.token_ids for answer in found.answers] == [one.token_ids]
@@ -67,8 +67,8 @@ def test_one_beam_is_greedy_decoding(name):
 
 def test_what_cannot_be_searched_is_refused():
     with pytest.raises(InputError, match="does not write"):
-        beams(small("bert"), TEXT)
+        beams(tiny_pipeline("bert"), TEXT)
     with pytest.raises(InputError, match="num_beams"):
-        beams(small("gpt2"), TEXT, num_beams=0)
+        beams(tiny_pipeline("gpt2"), TEXT, num_beams=0)
     with pytest.raises(InputError, match="beside"):
-        beams(small("gpt2"), TEXT, num_beams=1, beside=-1)
+        beams(tiny_pipeline("gpt2"), TEXT, num_beams=1, beside=-1)

@@ -10,7 +10,7 @@ from clearhead.errors import InputError
 from clearhead.explain import caching
 from clearhead.explain.answering import answer
 from clearhead.nn.tracing import trace
-from tests.explain.samples import TEXT, small
+from tests.tiny import TEXT, tiny_pipeline
 
 FAMILIES = ["gpt2", "gpt3", "gpt_neo", "gptj", "openai-gpt", "ctrl", "transformer", "bart", "t5", "pegasus"]
 
@@ -36,7 +36,7 @@ def counted(model, path):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_counts_are_those_of_the_products_that_run(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = caching(pipe, TEXT, 3)
     model, reading = pipe.model.eval(), answer(pipe, TEXT, max_new_tokens=3).reading
     both = bool(reading.target)
@@ -64,27 +64,27 @@ def test_the_counts_are_those_of_the_products_that_run(name):
 
 
 def test_what_is_kept_is_what_the_cache_holds():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     step = caching(pipe, TEXT, 2).steps[-1]
     assert step.kept == 2 * 3 * 24 * step.length  # keys and values, layers, width
-    windowed = caching(small("gpt_neo"), TEXT, 2).steps[-1]  # layer 1 of 3 sees 4 tokens
+    windowed = caching(tiny_pipeline("gpt_neo"), TEXT, 2).steps[-1]  # layer 1 of 3 sees 4 tokens
     assert windowed.kept == 2 * 24 * (2 * windowed.length + 4)
     assert windowed.seen == windowed.length
-    both = caching(small("bart"), TEXT, 2)
+    both = caching(tiny_pipeline("bart"), TEXT, 2)
     assert both.steps[-1].kept == 2 * 2 * 24 * (both.steps[-1].length + len(both.source))
 
 
 def test_what_has_no_cache_says_so():
     with pytest.raises(InputError, match="does not write"):
-        caching(small("bert"), TEXT)
+        caching(tiny_pipeline("bert"), TEXT)
     with pytest.raises(InputError, match="memory of earlier states"):
-        caching(small("transfo-xl"), TEXT)
+        caching(tiny_pipeline("transfo-xl"), TEXT)
     with pytest.raises(InputError, match="nothing is written"):
-        caching(small("gpt2"), TEXT, 0)
+        caching(tiny_pipeline("gpt2"), TEXT, 0)
 
 
 def test_it_is_said_in_the_terminal_and_in_a_table():
-    found = caching(small("gpt2"), TEXT, 3)
+    found = caching(tiny_pipeline("gpt2"), TEXT, 3)
     text = repr(found)
     assert f"{found.saved:.0%}" in text and "computed" in text
     assert max(map(len, text.splitlines())) <= 160

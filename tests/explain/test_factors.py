@@ -9,8 +9,7 @@ import torch
 from clearhead.errors import InputError
 from clearhead.explain import factors, neurons
 from clearhead.nn.tracing import trace
-
-from .samples import BOTH, CAUSAL, MASKED, TEXT, small, texts
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
 
 
 def with_activations(pipe, wanted):
@@ -21,10 +20,10 @@ def with_activations(pipe, wanted):
     )
 
 
-@pytest.mark.parametrize("name", [*CAUSAL, *MASKED, *BOTH])
+@pytest.mark.parametrize("name", [*CAUSAL, *MASKED, *ENCODER_DECODER])
 def test_every_family_and_side(name):
-    pipe = small(name)
-    for side in ("encoder", "decoder") if name in BOTH else (None,):
+    pipe = tiny_pipeline(name)
+    for side in ("encoder", "decoder") if name in ENCODER_DECODER else (None,):
         found = factors(pipe, **texts(name), n=3, side=side)
         whole = neurons(pipe, **texts(name), side=side, top=None)
         assert found.side == side
@@ -41,7 +40,7 @@ def test_every_family_and_side(name):
 
 
 def test_planted_themes_are_found():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     count, width = len(pipe.tokenizer.encode(TEXT)), 20
     themes = np.zeros((3, count))
     themes[0, :3], themes[1, 3:7], themes[2, 7:] = 1, 0.5, 1
@@ -63,7 +62,7 @@ def test_planted_themes_are_found():
 
 
 def test_the_neurons_of_a_range_have_their_layers():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     found = factors(pipe, TEXT, range(1, 3), n=4, top=5)
     assert found.layers == [1, 2]
     named = {(layer, index): row for (layer, index), row in _rows(pipe, [1, 2]).items()}
@@ -82,7 +81,7 @@ def _rows(pipe, layers):
 
 
 def test_the_same_each_time_and_closer_with_more():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     one, two = (factors(pipe, TEXT, seed=3) for _ in range(2))
     np.testing.assert_array_equal(one.factors, two.factors)
     assert one.neurons == two.neurons
@@ -93,7 +92,7 @@ def test_the_same_each_time_and_closer_with_more():
 
 
 def test_the_error_is_what_is_left_over():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     found = factors(pipe, TEXT, 0, n=2, top=20)
     positive = np.zeros((20, len(found.tokens)))
     for (_, index), row in _rows(pipe, [0]).items():
@@ -107,13 +106,13 @@ def test_the_error_is_what_is_left_over():
 
 
 def test_as_plain_data():
-    found = factors(small("gpt2"), TEXT, n=2)
+    found = factors(tiny_pipeline("gpt2"), TEXT, n=2)
     assert json.loads(json.dumps(found.to_dict()))["kind"] == "factors"
     assert len(found.to_csv().splitlines()) == 1 + 2 * len(found.tokens)
 
 
 def test_what_cannot_be_taken_apart():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     for wrong, words in (
         ({"n": 0}, "n is 0"),
         ({"n": 99}, "99 factors"),

@@ -9,15 +9,14 @@ import torch
 from clearhead.errors import InputError
 from clearhead.explain import neurons, top_tokens
 from clearhead.nn.tracing import trace
-
-from .samples import BOTH, CAUSAL, MASKED, TEXT, small, texts
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
 
 CORPUS = ["the cat sat", "a dog sat on the sofa", "the mat", "the cat ran and the cat sat", "don't", "a cat on a mat"]
 
 
 def planted(token, layer=1, neuron=7):
     """A GPT-2 whose neuron (layer, neuron) fires at one token and nowhere else."""
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     stack = pipe.model.stack
     width = pipe.model.config.hidden_size
     with torch.no_grad():
@@ -41,10 +40,10 @@ def planted(token, layer=1, neuron=7):
     return pipe
 
 
-@pytest.mark.parametrize("name", [*CAUSAL, *MASKED, *BOTH])
+@pytest.mark.parametrize("name", [*CAUSAL, *MASKED, *ENCODER_DECODER])
 def test_activations_are_the_models_own(name):
-    pipe = small(name)
-    sides = ("encoder", "decoder") if name in BOTH else (None,)
+    pipe = tiny_pipeline(name)
+    sides = ("encoder", "decoder") if name in ENCODER_DECODER else (None,)
     for side in sides:
         found = neurons(pipe, **texts(name), side=side, top=None)
         ids = torch.tensor([[token.id for token in found.tokens]])
@@ -67,7 +66,7 @@ def test_activations_are_the_models_own(name):
 
 
 def test_the_strongest_of_some_layers():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     whole = neurons(pipe, TEXT, [2, 0], top=None)
     assert whole.layers == [2, 0]
     assert {layer for layer, _ in whole.neurons} == {0, 2}
@@ -80,7 +79,7 @@ def test_the_strongest_of_some_layers():
 
 
 def test_what_is_written_counts_where_it_is_asked_for():
-    gpt, t5 = small("gpt2"), small("t5")
+    gpt, t5 = tiny_pipeline("gpt2"), tiny_pipeline("t5")
     assert len(neurons(gpt, TEXT).tokens) == len(gpt.tokenizer.encode(TEXT))
     assert len(neurons(gpt, TEXT, max_new_tokens=4).tokens) == len(gpt.tokenizer.encode(TEXT)) + 4
     assert len(neurons(gpt, "the cat", target=" sat on").tokens) == len(gpt.tokenizer.encode("the cat sat on"))
@@ -91,7 +90,7 @@ def test_what_is_written_counts_where_it_is_asked_for():
 
 
 def test_neurons_that_fire_together_are_a_cluster():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     found = neurons(pipe, TEXT, top=30, clusters=4)
     assert found.clusters == sorted(found.clusters)
     assert set(found.clusters) == {0, 1, 2, 3}
@@ -130,8 +129,8 @@ def test_a_planted_neuron_tops_its_list():
 
 @pytest.mark.parametrize("name", ["gpt2", "transfo-xl", "bert", "roberta", "xlm", "deberta", "big_bird", "t5", "bart"])
 def test_batches_give_what_single_texts_give(name):
-    pipe = small(name)
-    side = "encoder" if name in BOTH else None
+    pipe = tiny_pipeline(name)
+    side = "encoder" if name in ENCODER_DECODER else None
     every = []
     for n, text in enumerate(CORPUS):
         ids = pipe.tokenizer.encode(text)
@@ -155,7 +154,7 @@ def test_batches_give_what_single_texts_give(name):
 
 
 def test_a_decoder_reads_pairs():
-    pipe = small("t5")
+    pipe = tiny_pipeline("t5")
     found = top_tokens(pipe, [("the cat", "a dog"), ("a mat", "the cat sat")], 0, 2, top=3, side="decoder")
     whole = neurons(pipe, "a mat", 0, target="the cat sat", top=None)
     row = whole.activations[whole.neurons.index((0, 2))]
@@ -165,7 +164,7 @@ def test_a_decoder_reads_pairs():
 
 
 def test_a_stream_is_never_held_as_a_whole():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     given, held = 0, 0
 
     def corpus():
@@ -192,23 +191,23 @@ def test_a_stream_is_never_held_as_a_whole():
 
 
 def test_long_texts_are_cut_and_counted():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     found = top_tokens(pipe, ["the cat " * 60, "the cat"], 0, 0)
     assert found.cut == 1
     assert found.seen == 48 + 2
 
 
 def test_as_plain_data():
-    found = neurons(small("gpt2"), TEXT, top=3, clusters=2)
+    found = neurons(tiny_pipeline("gpt2"), TEXT, top=3, clusters=2)
     assert json.loads(json.dumps(found.to_dict()))["kind"] == "neurons"
     assert len(found.to_csv().splitlines()) == 1 + 3 * len(found.tokens)
-    best = top_tokens(small("gpt2"), CORPUS, 0, 1, top=3)
+    best = top_tokens(tiny_pipeline("gpt2"), CORPUS, 0, 1, top=3)
     assert json.loads(json.dumps(best.to_dict()))["contexts"][0]["activation"] == best.contexts[0].activation
     assert len(best.to_csv().splitlines()) == 4
 
 
 def test_what_is_not_there():
-    gpt = small("gpt2")
+    gpt = tiny_pipeline("gpt2")
     for wrong, words in (
         ({"layers": 3}, "no layer 3"),
         ({"top": 0}, "top is 0"),
@@ -230,4 +229,4 @@ def test_what_is_not_there():
         with pytest.raises(InputError, match=words):
             top_tokens(gpt, corpus, layer, neuron, **more)
     with pytest.raises(InputError, match="side is 'both'"):
-        neurons(small("t5"), TEXT, side="both")
+        neurons(tiny_pipeline("t5"), TEXT, side="both")

@@ -16,10 +16,9 @@ from clearhead.explain.next_token import likeliest
 from clearhead.models.bert import FAMILY as BERT
 from clearhead.models.bert import BertConfig
 from clearhead.models.transfo_xl import FAMILY as TRANSFO_XL
-from clearhead.models.transformer import FAMILY as TRANSFORMER
-from clearhead.models.transformer import TransformerConfig
 from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
+from tests.tiny import shake, tiny_translator
 
 TEXT = "The robot said that"
 
@@ -31,30 +30,7 @@ def gpt():
 
 @pytest.fixture(scope="module")
 def translator():
-    return small_translator()
-
-
-def shake(model, std=0.4):
-    """Weights large enough for every token to matter."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.normal_(std=std)
-
-
-def small_translator():
-    torch.manual_seed(0)
-    source = train_tokenizer(["the cat sat on the mat"] * 9, kind="bpe", vocab_size=280, show_progress=False)
-    target = train_tokenizer(["un chat est sur le tapis"] * 9, kind="bpe", vocab_size=290, show_progress=False)
-    config = TransformerConfig(
-        vocab_size=len(target), source_vocab_size=len(source), tie_source_embeddings=False, hidden_size=16,
-        encoder_layers=1, num_hidden_layers=2, num_attention_heads=2, feedforward_size=32, max_position_embeddings=40,
-        pad_token_id=1, bos_token_id=target.eos_token_id, eos_token_id=target.eos_token_id,
-    )  # fmt: skip
-    model = TRANSFORMER.make(config)
-    shake(model)
-    return TextPipeline(model, source.with_target(target), name="small translator")
+    return tiny_translator()
 
 
 def chances_of(logits):

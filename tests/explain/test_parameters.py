@@ -8,8 +8,8 @@ import pytest
 from clearhead.errors import InputError
 from clearhead.explain import parameters
 from clearhead.models import families, family
-from tests.explain.samples import small
 from tests.parity.families import FAMILIES
+from tests.tiny import tiny_pipeline
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
@@ -50,13 +50,13 @@ def test_published_totals():
 
 
 def test_layers_that_share_their_weights_are_counted_once():
-    found = parameters(small("albert"))
+    found = parameters(tiny_pipeline("albert"))
     piece = next(piece for piece in found.pieces if piece.name.endswith("attention.query.weight"))
     assert (piece.count, piece.parameters, piece.shared) == (3, 24 * 24, 2 * 24 * 24)
 
 
 def test_two_stacks():
-    found = parameters(small("bart"))
+    found = parameters(tiny_pipeline("bart"))
     assert found.layers == {"encoder": 3, "decoder": 2}
     assert {piece.stack for piece in found.pieces} >= {"encoder", "decoder"}
     assert found.part("cross-attention") == 2 * (4 * 24 * 24 + 4 * 24)

@@ -10,7 +10,8 @@ from clearhead.errors import InputError
 from clearhead.explain import patching
 from clearhead.explain.reading import call
 from clearhead.nn.tracing import trace
-from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, copying_gpt2, small, texts
+from tests.explain.copying import copying_gpt2
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
 
 EXCHANGED = TEXT.replace("cat sat on", "cat on sat")  # as many tokens, whatever cuts it
 
@@ -52,10 +53,10 @@ def name_of(pipe, id_):
     return scores_of(pipe).names([id_])[0]
 
 
-@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH])
+@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *ENCODER_DECODER])
 def test_every_family(name):
-    pipe, (clean, corrupted) = small(name), pair(name)
-    both = {"target": ""} if name in BOTH else {}
+    pipe, (clean, corrupted) = tiny_pipeline(name), pair(name)
+    both = {"target": ""} if name in ENCODER_DECODER else {}
     good, bad = (pipe.read(text, **both) for text in (clean, corrupted))
     differ = [n for n, (x, y) in enumerate(zip(good.units, bad.units, strict=True)) if x.id != y.id]
     same = next(n for n in range(len(good.units)) if n not in differ)
@@ -73,7 +74,7 @@ def test_every_family(name):
     assert found.effect.shape == found.scores.shape == (len(found.layers), 3)
     assert found.effect[0, 0] == pytest.approx(1, abs=2e-3)  # all that differs is the clean text's
     assert found.effect[0, 1] == pytest.approx(0, abs=1e-5)  # nothing was swapped
-    side = "encoder." if name in BOTH else ""
+    side = "encoder." if name in ENCODER_DECODER else ""
     row = by_hand(pipe, good, bad, f"{side}layers.1.input", differ[0], where)
     assert found.scores[1, 2] == pytest.approx(float(row[5] - row[9]), rel=1e-3, abs=1e-4)
     np.testing.assert_allclose(found.effect, (found.scores - value[1]) / (value[0] - value[1]), rtol=1e-3, atol=1e-3)
@@ -81,7 +82,7 @@ def test_every_family(name):
 
 @pytest.mark.parametrize("tap", ["output", "attention.output", "feedforward.output", "feedforward.hidden"])
 def test_any_tensor_with_positions(tap):
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     good, bad = pipe.read(TEXT), pipe.read(EXCHANGED)
     found = patching(pipe, TEXT, EXCHANGED, tap=tap, layers=[0, 2])
     assert found.tap == f"layers.*.{tap}" and found.positions == [[n] for n in range(len(good.units))]
@@ -98,7 +99,7 @@ def test_any_tensor_with_positions(tap):
 
 @pytest.mark.parametrize("tensor", ["heads", "query", "weights", "value"])
 def test_heads(tensor):
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     good, bad = pipe.read(TEXT), pipe.read(EXCHANGED)
     found = patching(pipe, TEXT, EXCHANGED, tap=f"attention.{tensor}")
     assert found.by == "head" and found.heads == [0, 1, 2, 3] and found.positions == []
@@ -111,7 +112,7 @@ def test_heads(tensor):
 
 
 def test_encoder_decoders_on_both_sides():
-    pipe, (clean, corrupted) = small("bart"), pair("bart")
+    pipe, (clean, corrupted) = tiny_pipeline("bart"), pair("bart")
     good, bad = (pipe.read(text, target="a dog") for text in (clean, corrupted))
     where = len(good.target) - 1
     for tap, side, at in (("decoder.layers.*.output", "decoder", 1), ("cross_attention.heads", "decoder", 2),
@@ -126,7 +127,7 @@ def test_encoder_decoders_on_both_sides():
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "xlnet", "bart", "deberta"])
 def test_the_label_of_a_text(name):
-    pipe = small(name, "sequence-classification", kind="wordpiece" if name != "bart" else None)
+    pipe = tiny_pipeline(name, "sequence-classification", kind="wordpiece" if name != "bart" else None)
     found = patching(pipe, TEXT, EXCHANGED, answer="LABEL_1")
     good, bad = pipe.read(TEXT), pipe.read(EXCHANGED)
     layer = "encoder.layers.1.output" if name == "bart" else "layers.1.output"
@@ -137,10 +138,10 @@ def test_the_label_of_a_text(name):
 
 
 def test_the_label_of_a_token_and_of_a_pair():
-    pipe = small("bert", "token-classification")
+    pipe = tiny_pipeline("bert", "token-classification")
     found = patching(pipe, TEXT, EXCHANGED, position=3, answer="LABEL_0", layers=[2])
     assert found.effect[0, 3] == pytest.approx(1, abs=1e-3) and found.effect[0, 4] == pytest.approx(0, abs=1e-5)
-    found = patching(small("bert", "next-sentence"), "the cat", "the dog", pair="a dog", answer="it does not")
+    found = patching(tiny_pipeline("bert", "next-sentence"), "the cat", "the dog", pair="a dog", answer="it does not")
     assert found.clean[-2].segment == 1
 
 
@@ -166,7 +167,7 @@ def test_the_circuit_is_found():
 
 
 def test_what_is_followed():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     own = patching(pipe, TEXT, EXCHANGED, layers=1)
     good, bad = (scores(pipe, pipe.read(text), -1) for text in (TEXT, EXCHANGED))
     assert int(good.argmax()) != int(bad.argmax())
@@ -178,7 +179,7 @@ def test_what_is_followed():
 
 
 def test_few_rows_at_a_time(monkeypatch):
-    pipe, (clean, corrupted) = small("t5"), pair("t5")
+    pipe, (clean, corrupted) = tiny_pipeline("t5"), pair("t5")
     whole = patching(pipe, clean, corrupted)
     monkeypatch.setattr("clearhead.explain.scores._MOST_ROWS", 4)
     parts = patching(pipe, clean, corrupted)
@@ -186,17 +187,17 @@ def test_few_rows_at_a_time(monkeypatch):
 
 
 def test_as_data():
-    found = patching(small("gpt2"), TEXT, EXCHANGED, layers=[1], positions=[[4, 5], [6]])
+    found = patching(tiny_pipeline("gpt2"), TEXT, EXCHANGED, layers=[1], positions=[[4, 5], [6]])
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["effect"] == found.effect.tolist() and data["positions"] == [[4, 5], [6]]
     lines = found.to_csv().splitlines()
     assert lines[0].startswith("layer,position,") and lines[1].startswith("1,4 5,") and len(lines) == 3
-    heads = patching(small("gpt2"), TEXT, EXCHANGED, tap="attention.heads", heads=[1, 2])
+    heads = patching(tiny_pipeline("gpt2"), TEXT, EXCHANGED, tap="attention.heads", heads=[1, 2])
     assert len(heads.to_csv().splitlines()) == 1 + 3 * 2
 
 
 def test_what_cannot_be_asked():
-    gpt, bert = small("gpt2"), small("bert")
+    gpt, bert = tiny_pipeline("gpt2"), tiny_pipeline("bert")
     masked = TEXT.replace("mat", "[MASK]")
     for options, says in (
         ({"tap": "attention.head"}, "Did you mean attention.heads"), ({"tap": "logits"}, "no tensor 'logits'"),
@@ -210,7 +211,8 @@ def test_what_cannot_be_asked():
             patching(gpt, TEXT, EXCHANGED, **options)
     for pipe, clean, corrupted, says in (
         (gpt, TEXT, TEXT, "are the same"), (gpt, TEXT, TEXT + " cat", "(?s)not correspond.*clean:.*corrupted:"),
-        (bert, TEXT, EXCHANGED, "in place of a word"), (small("bert", "features"), TEXT, EXCHANGED, "no chances"),
+        (bert, TEXT, EXCHANGED, "in place of a word"),
+        (tiny_pipeline("bert", "features"), TEXT, EXCHANGED, "no chances"),
         (bert, masked, TEXT.replace("mat", "cat").replace("sat", "[MASK]"), "another place"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):

@@ -8,16 +8,16 @@ from clearhead.errors import InputError
 from clearhead.explain import positions
 from clearhead.nn import trace
 from clearhead.nn.positions import sinusoidal
-from tests.explain.samples import BOTH, CAUSAL, MASKED, small
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, tiny_pipeline
 
 
 def ways(found):
     return [(scheme.side, scheme.way) for scheme in found.schemes]
 
 
-@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH, "xlnet"])
+@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *ENCODER_DECODER, "xlnet"])
 def test_every_family_has_one(name):
-    found = positions(small(name), length=9)
+    found = positions(tiny_pipeline(name), length=9)
     assert found.schemes
     for scheme in found.schemes:
         assert scheme.values.shape[0] == len(scheme.rows) == (17 if scheme.way.startswith("distance") else 9)
@@ -32,9 +32,9 @@ def test_every_family_has_one(name):
 
 @pytest.mark.parametrize("name", ["gpt2", "roberta", "bart", "transformer"])
 def test_what_is_added_to_the_tokens(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = positions(pipe, length=6)
-    sides = ["encoder.", "decoder."] if name in BOTH else [""]
+    sides = ["encoder.", "decoder."] if name in ENCODER_DECODER else [""]
     with torch.no_grad(), trace(pipe.model, *(f"{side}embed.positions" for side in sides)) as seen:
         pipe.model(**{key: torch.arange(4, 10)[None] for key in ["input_ids", "decoder_input_ids"][: len(sides)]})
     for side, scheme in zip(sides, found.schemes, strict=True):
@@ -42,7 +42,7 @@ def test_what_is_added_to_the_tokens(name):
 
 
 def test_the_transformers_waves():
-    found = positions(small("transformer"), length=12)
+    found = positions(tiny_pipeline("transformer"), length=12)
     assert ways(found) == [("encoder", "sinusoidal"), ("decoder", "sinusoidal")]
     assert np.allclose(found.schemes[0].values, sinusoidal(12, 24).numpy(), atol=1e-6)
     alike = found.schemes[0].similarity  # of two positions it depends on their distance alone
@@ -50,7 +50,7 @@ def test_the_transformers_waves():
 
 
 def test_rotary_turns_by_the_distance():
-    pipe = small("gptj")
+    pipe = tiny_pipeline("gptj")
     (scheme,) = positions(pipe, length=8).schemes
     assert scheme.way == "rotary"
     assert np.allclose(scheme.values[:, 0], np.cos(np.arange(8)), atol=1e-5)  # the fastest pair: one radian a step
@@ -60,16 +60,16 @@ def test_rotary_turns_by_the_distance():
 
 @pytest.mark.parametrize("name", ["t5", "umt5", "mpnet"])
 def test_the_bias_is_what_is_added_to_the_scores(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     scheme = next(s for s in positions(pipe, length=7).schemes if s.way == "distance-bias")
-    side = "encoder." if name in BOTH else ""
+    side = "encoder." if name in ENCODER_DECODER else ""
     at = f"{side}layers.0.attention."
     with torch.no_grad(), trace(pipe.model, f"{at}query|key|scores") as seen:
         inputs = {"input_ids": torch.arange(4, 11)[None]}
-        if name in BOTH:
+        if name in ENCODER_DECODER:
             inputs["decoder_input_ids"] = inputs["input_ids"]
         pipe.model(**inputs)
-    stack = pipe.model.encoder if name in BOTH else pipe.model.stack
+    stack = pipe.model.encoder if name in ENCODER_DECODER else pipe.model.stack
     plain = seen[f"{at}query"] @ seen[f"{at}key"].transpose(-1, -2) * stack.blocks[0].attention.scale
     added = (seen[f"{at}scores"] - plain)[0]  # (heads, query, key)
     for q, k in ((0, 6), (6, 0), (3, 3), (2, 5)):
@@ -78,7 +78,7 @@ def test_the_bias_is_what_is_added_to_the_scores(name):
 
 
 def test_relative_keys_of_bert():
-    pipe = small("bert", position_embedding_type="relative_key", max_position_embeddings=6)
+    pipe = tiny_pipeline("bert", position_embedding_type="relative_key", max_position_embeddings=6)
     scheme = positions(pipe, length=4, layer=1).schemes[-1]
     table = pipe.model.stack.blocks[1].attention.relative.table.weight
     assert scheme.way == "distance-vectors"
@@ -86,8 +86,8 @@ def test_relative_keys_of_bert():
 
 
 def test_the_length_ends_where_the_table_does():
-    assert positions(small("gpt2"), length=1000).schemes[0].rows[-1] == 47
+    assert positions(tiny_pipeline("gpt2"), length=1000).schemes[0].rows[-1] == 47
     with pytest.raises(InputError, match="length"):
-        positions(small("gpt2"), length=1)
+        positions(tiny_pipeline("gpt2"), length=1)
     with pytest.raises(InputError, match="layer"):
-        positions(small("gpt2"), layer=9)
+        positions(tiny_pipeline("gpt2"), layer=9)

@@ -5,7 +5,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import prediction
-from tests.explain.samples import MASKED, TEXT, small
+from tests.tiny import MASKED, TEXT, tiny_pipeline
 
 MASKS = "the [MASK] sat on the [MASK]"
 LABELS = {0: "bad", 1: "so-so", 2: "good"}
@@ -18,7 +18,7 @@ def chances(answer):
 # A tokenizer of XLM gives no segments; this one does, and `fill` hands them on.
 @pytest.mark.parametrize("name", [name for name in MASKED if name != "xlm"])
 def test_hidden_words(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = prediction(pipe, MASKS, top_k=3)
     wanted = pipe.fill(MASKS, top_k=3)
     assert [answer.what for answer in found.answers] == ["word", "word"]
@@ -29,7 +29,7 @@ def test_hidden_words(name):
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart", "deberta-v2", "xlnet"])
 def test_labels(name):
-    pipe = small(name, "sequence-classification", id2label=LABELS, kind="wordpiece")
+    pipe = tiny_pipeline(name, "sequence-classification", id2label=LABELS, kind="wordpiece")
     (answer,) = prediction(pipe, TEXT).answers
     assert (answer.what, answer.position) == ("label", None)
     assert sum(chances(answer).values()) == pytest.approx(1.0)
@@ -41,19 +41,19 @@ def test_labels(name):
 
 
 def test_each_label_for_itself_and_a_number():
-    many = small("bert", "sequence-classification", id2label=LABELS, problem_type="multi_label_classification")
+    many = tiny_pipeline("bert", "sequence-classification", id2label=LABELS, problem_type="multi_label_classification")
     (answer,) = prediction(many, TEXT).answers
     assert answer.what == "labels"
     for choice in answer.choices:
         assert choice.probability == pytest.approx(float(torch.tensor(choice.score).sigmoid()))
-    one = small("bert", "sequence-classification", id2label={0: "how alike"})
+    one = tiny_pipeline("bert", "sequence-classification", id2label={0: "how alike"})
     (answer,) = prediction(one, TEXT, "a dog sat").answers
     assert (answer.what, answer.choices[0].probability) == ("number", None)
     assert prediction(one, TEXT).answers[0].choices[0].score != answer.choices[0].score  # the pair is read
 
 
 def test_next_sentence():
-    pipe = small("bert", "next-sentence")
+    pipe = tiny_pipeline("bert", "next-sentence")
     (answer,) = prediction(pipe, "the cat sat", "the cat ran").answers
     assert chances(answer).keys() == {"follows", "does not follow"}
     encoded = pipe.tokenizer("the cat sat", "the cat ran", return_tensors="pt")
@@ -65,7 +65,7 @@ def test_next_sentence():
 
 
 def test_pretraining_answers_both():
-    pipe = small("bert", "pretraining")
+    pipe = tiny_pipeline("bert", "pretraining")
     found = prediction(pipe, "the [MASK] sat", "the cat ran")
     assert [answer.what for answer in found.answers] == ["next-sentence", "word"]
     assert [answer.what for answer in prediction(pipe, "the cat sat", "the cat ran").answers] == ["next-sentence"]
@@ -74,21 +74,21 @@ def test_pretraining_answers_both():
 
 
 def test_a_label_for_every_token():
-    pipe = small("bert", "token-classification", id2label=LABELS)
+    pipe = tiny_pipeline("bert", "token-classification", id2label=LABELS)
     found = prediction(pipe, TEXT)
     assert [answer.position for answer in found.answers] == [n for n, t in enumerate(found.tokens) if not t.special]
     assert all(sum(chances(answer).values()) == pytest.approx(1.0) for answer in found.answers)
 
 
 def test_replaced_tokens():
-    pipe = small("electra", "replaced-token")
+    pipe = tiny_pipeline("electra", "replaced-token")
     found = prediction(pipe, TEXT)
     assert {answer.what for answer in found.answers} == {"replaced"}
     assert all(0 < answer.choices[0].probability < 1 for answer in found.answers)
 
 
 def test_the_place_of_an_answer():
-    pipe = small("bert", "question-answering")
+    pipe = tiny_pipeline("bert", "question-answering")
     found = prediction(pipe, "what sat", "the cat sat on the mat", top_k=4)
     (answer,) = found.answers
     assert found.tokens[answer.position].segment == 1
@@ -101,7 +101,7 @@ def test_the_place_of_an_answer():
 
 
 def test_multiple_choice():
-    pipe = small("bert", "multiple-choice")
+    pipe = tiny_pipeline("bert", "multiple-choice")
     found = prediction(pipe, "the cat", choices=["sat on the mat", "ran", "a dog sat"])
     assert sum(chances(found.answers[0]).values()) == pytest.approx(1.0)
     assert found.to_csv().count("\n") == 4
@@ -112,4 +112,4 @@ def test_multiple_choice():
 @pytest.mark.parametrize(("name", "task"), [("gpt2", None), ("t5", None), ("bert", "features"), ("xlnet", None)])
 def test_others_are_refused(name, task):
     with pytest.raises(InputError, match="loaded for"):
-        prediction(small(name, task), TEXT)
+        prediction(tiny_pipeline(name, task), TEXT)

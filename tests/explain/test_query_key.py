@@ -6,15 +6,15 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import attention, query_key
-from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, small, texts
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
 
 ADDING = {"deberta", "deberta-v2", "mpnet", "t5", "mt5", "umt5", "xlnet"}
 
 
-@pytest.mark.parametrize("name", [*MASKED, *(n for n in CAUSAL if n != "transfo-xl"), *BOTH, "xlnet"])
+@pytest.mark.parametrize("name", [*MASKED, *(n for n in CAUSAL if n != "transfo-xl"), *ENCODER_DECODER, "xlnet"])
 def test_the_steps_follow_from_each_other(name):
-    pipe, given = small(name), texts(name)
-    for side in ("encoder", "decoder", "cross") if name in BOTH else ("self",):
+    pipe, given = tiny_pipeline(name), texts(name)
+    for side in ("encoder", "decoder", "cross") if name in ENCODER_DECODER else ("self",):
         found = query_key(pipe, **given, layer=1, head=2, position=3, side=side)
         np.testing.assert_allclose(found.products, found.query * found.key, rtol=1e-6)
         assert (found.added is not None) == (name in ADDING and side != "cross")
@@ -31,7 +31,7 @@ def test_the_steps_follow_from_each_other(name):
 
 
 def test_as_a_table():
-    found = query_key(small("gpt2"), TEXT)
+    found = query_key(tiny_pipeline("gpt2"), TEXT)
     assert found.position == len(found.tokens) - 1
     rows = found.to_csv().splitlines()
     assert rows[0].startswith("key,token,score,weight,hidden,product_0") and len(rows) == 1 + len(found.keys)
@@ -40,8 +40,8 @@ def test_as_a_table():
 
 def test_what_is_not_there():
     with pytest.raises(InputError, match="what it remembers"):
-        query_key(small("transfo-xl"), TEXT)
+        query_key(tiny_pipeline("transfo-xl"), TEXT)
     with pytest.raises(InputError, match="no position 40"):
-        query_key(small("gpt2"), TEXT, position=40)
+        query_key(tiny_pipeline("gpt2"), TEXT, position=40)
     with pytest.raises(InputError, match="4 heads"):
-        query_key(small("gpt2"), TEXT, head=4)
+        query_key(tiny_pipeline("gpt2"), TEXT, head=4)

@@ -13,7 +13,7 @@ from clearhead.explain.params import LONGEST, Param
 from clearhead.explain.questions import QUESTIONS, checked, question
 from clearhead.pipeline import TextPipeline
 from clearhead.views.page import WEB
-from tests.explain.samples import TEXT, small
+from tests.tiny import TEXT, tiny_pipeline
 
 MODELS = [
     ("bert", "masked-lm"), ("roberta", "masked-lm"), ("deberta-v2", "masked-lm"), ("bert", "pretraining"),
@@ -32,7 +32,7 @@ TOLD = {
 
 @cache
 def model(name, task):
-    return small(name, task)
+    return tiny_pipeline(name, task)
 
 
 def text_for(task):

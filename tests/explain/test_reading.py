@@ -7,11 +7,11 @@ from clearhead.errors import InputError
 from clearhead.explain.reading import at_rest, call
 from clearhead.models import family
 from clearhead.pipeline import TextPipeline
-from tests.explain.samples import TEXT, small, tokenizer
+from tests.tiny import TEXT, tiny_pipeline, tokenizer
 
 
 def test_a_pair():
-    pipe = small("bert")
+    pipe = tiny_pipeline("bert")
     reading = pipe.read("the cat sat", "a dog sat")
     encoded = pipe.tokenizer("the cat sat", "a dog sat", return_tensors="pt")
     assert torch.equal(reading.inputs["input_ids"], encoded["input_ids"])
@@ -20,18 +20,18 @@ def test_a_pair():
     words = [t.word for t in reading.units]
     assert [n for n, word in enumerate(words) if word is None] == [0, 4, 8]
     assert len({word for word in words if word is not None}) == 6  # "sat" is a word in each text
-    assert "token_type_ids" not in small("distilbert").read("the cat", "a dog").inputs
-    assert "token_type_ids" in small("xlnet").read("the cat", "a dog").inputs
+    assert "token_type_ids" not in tiny_pipeline("distilbert").read("the cat", "a dog").inputs
+    assert "token_type_ids" in tiny_pipeline("xlnet").read("the cat", "a dog").inputs
 
 
 def test_a_model_that_goes_on_reads_no_end():
-    pipe = small("gpt2", kind="wordpiece")
+    pipe = tiny_pipeline("gpt2", kind="wordpiece")
     assert [t.text for t in pipe.read("the cat").units] == ["[CLS]", "the", "cat"]
 
 
 @pytest.mark.parametrize("name", ["t5", "bart", "transformer"])
 def test_an_encoder_decoder_reads_what_it_wrote(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     start = pipe.model.config.decoder_start_token_id
     reading = pipe.read("the cat", target="a dog")
     assert reading.inputs["decoder_input_ids"].tolist() == [[start, *pipe.tokenizer.encode("a dog")[:-1]]]
@@ -44,36 +44,36 @@ def test_an_encoder_decoder_reads_what_it_wrote(name):
 
 
 def test_a_classifier_with_a_decoder_reads_the_source_twice():
-    pipe = small("bart", "sequence-classification")
+    pipe = tiny_pipeline("bart", "sequence-classification")
     reading = pipe.read("the cat")
     assert [t.id for t in reading.target][1:] == [t.id for t in reading.units][:-1]
     assert call(pipe, reading).logits.shape == (1, 3)
     with pytest.raises(InputError, match="give the target"):
-        small("marian", "features").read("the cat")
+        tiny_pipeline("marian", "features").read("the cat")
 
 
 def test_too_long_says_how_long():
-    with pytest.raises(InputError, match=r"62 tokens, but small bert reads at most 48"):
-        small("bert").read("cat " * 60)
+    with pytest.raises(InputError, match=r"62 tokens, but tiny bert reads at most 48"):
+        tiny_pipeline("bert").read("cat " * 60)
     with pytest.raises(InputError, match=r"two texts together has 53 tokens.* at most 48"):
-        small("bert").read("cat " * 25, "cat " * 25)
-    with pytest.raises(InputError, match=r"61 tokens, but small gpt2 reads at most 48"):
-        small("gpt2").read("cat " * 60)
-    bart = small("bart")
+        tiny_pipeline("bert").read("cat " * 25, "cat " * 25)
+    with pytest.raises(InputError, match=r"61 tokens, but tiny gpt2 reads at most 48"):
+        tiny_pipeline("gpt2").read("cat " * 60)
+    bart = tiny_pipeline("bart")
     with pytest.raises(InputError, match=r"The text has .* at most 48"):
         bart.read("cat " * 60)
     with pytest.raises(InputError, match=r"The target has .* at most 48"):
         bart.read("cat", target="cat " * 60)
-    roberta = small("roberta")  # positions begin after the padding token's
+    roberta = tiny_pipeline("roberta")  # positions begin after the padding token's
     room = roberta.model.stack.embed.max_length
     roberta.read("cat " * (room - 2))
-    with pytest.raises(InputError, match=f"{room + 1} tokens, but small roberta reads at most {room}"):
+    with pytest.raises(InputError, match=f"{room + 1} tokens, but tiny roberta reads at most {room}"):
         roberta.read("cat " * (room - 1))
-    assert len(small("t5").read("cat " * 60, target="").units) > 60  # no limit
+    assert len(tiny_pipeline("t5").read("cat " * 60, target="").units) > 60  # no limit
 
 
 def test_what_cannot_be_read():
-    gpt, bert, t5 = small("gpt2"), small("bert"), small("t5")
+    gpt, bert, t5 = tiny_pipeline("gpt2"), tiny_pipeline("bert"), tiny_pipeline("t5")
     for text in ("", "  \n", None):
         with pytest.raises(InputError, match="no text"):
             gpt.read(text)
@@ -86,15 +86,15 @@ def test_what_cannot_be_read():
     with pytest.raises(InputError, match="only an encoder–decoder has a target"):
         gpt.read("the cat", target="a dog")
     with pytest.raises(InputError, match="several texts at once"):
-        small("bert", "multiple-choice").read("the cat")
-    unknown = TextPipeline(family("mbart").make(small("mbart").model.config), tokenizer("unigram"))
+        tiny_pipeline("bert", "multiple-choice").read("the cat")
+    unknown = TextPipeline(family("mbart").make(tiny_pipeline("mbart").model.config), tokenizer("unigram"))
     unknown.model.config.decoder_start_token_id = None
     with pytest.raises(InputError, match="which token starts"):
         unknown.read("the cat", target="a")
 
 
 def test_a_model_in_training_is_seen_at_rest():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     reading = pipe.read(TEXT)
     with at_rest(pipe.model):
         quiet = call(pipe, reading).logits

@@ -13,19 +13,19 @@ import clearhead as ch
 from clearhead.errors import InputError
 from clearhead.explain import saliency
 from clearhead.nn.tracing import trace
-
-from .samples import BOTH, CAUSAL, MASKED, copying_gpt2, small
+from tests.explain.copying import copying_gpt2
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, tiny_pipeline
 
 MODULE = importlib.import_module("clearhead.explain.saliency")  # its function has the same name
 SHORT = {
     **{name: {"text": "the cat sat", "target": " on the"} for name in CAUSAL},
     **{name: {"text": "the [MASK] sat on [MASK]"} for name in MASKED},
-    **{name: {"text": "a cat", "target": "dog"} for name in BOTH},
+    **{name: {"text": "a cat", "target": "dog"} for name in ENCODER_DECODER},
 }
 
 
 def sides_of(name):
-    return ["encoder.embed.tokens", "decoder.embed.tokens"] if name in BOTH else ["embed.tokens"]
+    return ["encoder.embed.tokens", "decoder.embed.tokens"] if name in ENCODER_DECODER else ["embed.tokens"]
 
 
 def inputs_of(found):
@@ -56,9 +56,9 @@ def explained(pipe, found, name, changes, copies):
     )
 
 
-@pytest.mark.parametrize("name", [*CAUSAL, *MASKED, *BOTH])
+@pytest.mark.parametrize("name", [*CAUSAL, *MASKED, *ENCODER_DECODER])
 def test_gradients_are_those_of_finite_differences(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     pipe.model.double()
     found = saliency(pipe, **SHORT[name])
     norms = saliency(pipe, **SHORT[name], method="gradient-norm")
@@ -97,7 +97,7 @@ def test_gradients_are_those_of_finite_differences(name):
 
 @pytest.mark.parametrize("name", ["gpt2", "gptj", "gpt_neo", "transfo-xl", "transformer", "t5", "bart"])
 def test_all_at_once_is_prefix_by_prefix(name, monkeypatch):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     asked = {"text": "the cat sat on the mat", "max_new_tokens": 6}
     found = saliency(pipe, **asked)
     assert len(found.outputs) > 1
@@ -127,7 +127,7 @@ def test_all_at_once_is_prefix_by_prefix(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["gpt2", "gptj", "bert", "distilbert", "albert", "bart", "transformer", "t5"])
 def test_integrated_gradients_are_complete(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     pipe.model.double()
     with torch.no_grad():
         for p in pipe.model.parameters():
@@ -149,13 +149,13 @@ def neutrals(pipe, name):
     tok = pipe.tokenizer
     token = next(n for n in (tok.mask_token_id, tok.unk_token_id, tok.pad_token_id, tok.eos_token_id) if n is not None)
     model = pipe.model
-    embeds = [model.encoder.embed, model.decoder.embed] if name in BOTH else [model.stack.embed]
+    embeds = [model.encoder.embed, model.decoder.embed] if name in ENCODER_DECODER else [model.stack.embed]
     return [(e.tokens(torch.tensor([token])) * e.scale).detach() for e in embeds]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gptj", "roberta", "electra", "bart", "t5", "transformer"])
 def test_occlusion_is_one_token_at_a_time(name, monkeypatch):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     monkeypatch.setattr(MODULE, "ROWS", 40)  # several batches
     found = saliency(pipe, **SHORT[name], method="occlusion")
     begin = 0
@@ -180,7 +180,7 @@ def test_occlusion_is_one_token_at_a_time(name, monkeypatch):
 @pytest.mark.parametrize("method", ["gradient-x-input", "gradient-norm", "integrated-gradients", "occlusion"])
 def test_where_one_token_alone_matters(method):
     """Without attention and feed-forward nothing but the token itself can count."""
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     with torch.no_grad():
         for block in pipe.model.stack.layers:
             for part in (block.attention.output, block.feedforward.down):
@@ -209,7 +209,7 @@ def test_a_copied_word_comes_from_where_it_was_read():
      ("xlm", "sequence-classification"), ("bart", "sequence-classification")],
 )  # fmt: skip
 def test_a_label(name, task):
-    pipe = small(name, task, id2label={0: "bad", 1: "good"})
+    pipe = tiny_pipeline(name, task, id2label={0: "bad", 1: "good"})
     found = saliency(pipe, "the cat sat")
     ids = [token.id for token in found.tokens][: found.source or None]
     with torch.no_grad():
@@ -236,10 +236,10 @@ def test_a_label(name, task):
 
 
 def test_a_label_of_a_pair_and_of_every_token():
-    pipe = small("bert", "sequence-classification")
+    pipe = tiny_pipeline("bert", "sequence-classification")
     found = saliency(pipe, "the cat", pair="a dog")
     assert {token.segment for token in found.tokens} == {0, 1}
-    pipe = small("bert", "token-classification")
+    pipe = tiny_pipeline("bert", "token-classification")
     found = saliency(pipe, "the cat sat")
     assert [o.position for o in found.outputs] == [n for n, t in enumerate(found.tokens) if not t.special]
     with torch.no_grad():
@@ -249,7 +249,7 @@ def test_a_label_of_a_pair_and_of_every_token():
 
 
 def test_why_this_and_not_that():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     pipe.model.double()
     asked = {"text": "the cat sat on the", "target": " mat"}
     this = saliency(pipe, **asked)
@@ -265,7 +265,7 @@ def test_why_this_and_not_that():
 
 
 def test_which_tokens_are_explained():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     text = "the cat sat on the mat"
     length = len(pipe.tokenizer.encode(text))
     assert [o.position for o in saliency(pipe, text, max_new_tokens=0).outputs] == list(range(1, length))
@@ -275,7 +275,7 @@ def test_which_tokens_are_explained():
     assert len(saliency(pipe, text).outputs) == 16
     written = pipe.write(text, max_new_tokens=3)[0]
     assert [o.id for o in saliency(pipe, text, max_new_tokens=3).outputs] == written.token_ids
-    masked = small("bert")
+    masked = tiny_pipeline("bert")
     guess = masked.fill("the [MASK] sat")[0][0]
     (output,) = saliency(masked, "the [MASK] sat").outputs
     assert (output.id, output.text) == (guess.token_id, guess.token)
@@ -298,7 +298,7 @@ def test_an_answer_is_explained_by_source_and_by_what_was_written():
 
 
 def test_the_model_is_left_as_it_was():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     pipe.model.train()
     one = saliency(pipe, "the cat sat", target=" on")
     assert pipe.model.training
@@ -310,14 +310,14 @@ def test_the_model_is_left_as_it_was():
 
 
 def test_a_narrow_type():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     exact = saliency(pipe, "the cat sat", target=" on")
     pipe.model.to(torch.bfloat16)
     np.testing.assert_allclose(saliency(pipe, "the cat sat", target=" on").scores, exact.scores, atol=0.05)
 
 
 def test_as_plain_data():
-    found = saliency(small("gpt2"), "the cat sat", target=" on the")
+    found = saliency(tiny_pipeline("gpt2"), "the cat sat", target=" on the")
     data = json.loads(json.dumps(found.to_dict()))
     assert data["kind"] == "saliency"
     assert data["scores"][0][-1] is None
@@ -327,7 +327,7 @@ def test_as_plain_data():
 
 
 def test_what_cannot_be_explained():
-    gpt, bert, t5 = small("gpt2"), small("bert"), small("t5")
+    gpt, bert, t5 = tiny_pipeline("gpt2"), tiny_pipeline("bert"), tiny_pipeline("t5")
     for pipe, text, asked, words in (
         (gpt, "the", {"method": "gradient"}, "no method"),
         (gpt, "the", {"max_new_tokens": 0}, "no token to explain"),
@@ -343,8 +343,8 @@ def test_what_cannot_be_explained():
         (bert, "the [MASK]", {"max_new_tokens": 3}, "does not write"),
         (bert, "the [MASK]", {"steps": 0}, "steps"),
         (t5, "the cat", {"max_new_tokens": 0}, "nothing is written"),
-        (small("bert", "question-answering"), "the cat", {}, "does not explain"),
-        (small("bert", "sequence-classification"), "the cat", {"outputs": 1}, "leave out which tokens"),
+        (tiny_pipeline("bert", "question-answering"), "the cat", {}, "does not explain"),
+        (tiny_pipeline("bert", "sequence-classification"), "the cat", {"outputs": 1}, "leave out which tokens"),
     ):
         with pytest.raises(InputError, match=words):
             saliency(pipe, text, **asked)

@@ -5,7 +5,7 @@ import pytest
 
 from clearhead.errors import InputError
 from clearhead.explain import sampling
-from tests.explain.samples import BOTH, CAUSAL, TEXT, small
+from tests.tiny import CAUSAL, ENCODER_DECODER, TEXT, tiny_pipeline
 
 HOW = {"temperature": 0.7, "top_k": 20, "top_p": 0.8}
 
@@ -25,9 +25,9 @@ def by_hand(found, temperature, top_k, top_p):
     return p / p.sum(), cuts
 
 
-@pytest.mark.parametrize("name", CAUSAL + BOTH)
+@pytest.mark.parametrize("name", CAUSAL + ENCODER_DECODER)
 def test_chances_and_draws_are_those_of_generate(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = sampling(pipe, TEXT, **HOW, seed=5, draws=4, show=25)
     after, cuts = by_hand(found, **HOW)
     assert [stage.name for stage in found.stages] == ["temperature", "top_k", "top_p"]  # in this order
@@ -42,7 +42,7 @@ def test_chances_and_draws_are_those_of_generate(name):
 
 
 def test_one_setting_alone_and_none():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     plain = sampling(pipe, TEXT)
     assert [stage.name for stage in plain.stages] == ["temperature"]
     assert all(c.before == pytest.approx(c.after) for c in plain.candidates)
@@ -64,14 +64,14 @@ def _mass(found):
 
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(InputError, match="does not write"):
-        sampling(small("bert"), TEXT)
+        sampling(tiny_pipeline("bert"), TEXT)
     with pytest.raises(InputError, match="temperature"):
-        sampling(small("gpt2"), TEXT, temperature=0.0)
+        sampling(tiny_pipeline("gpt2"), TEXT, temperature=0.0)
     with pytest.raises(InputError, match="draws"):
-        sampling(small("gpt2"), TEXT, draws=0)
+        sampling(tiny_pipeline("gpt2"), TEXT, draws=0)
 
 
 def test_it_can_be_saved():
-    found = sampling(small("gpt2"), TEXT, show=5)
+    found = sampling(tiny_pipeline("gpt2"), TEXT, show=5)
     assert found.to_csv().count("\n") == 6
     assert len(found.to_dict()["rest"]) == len(found.rest)

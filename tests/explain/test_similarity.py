@@ -11,7 +11,7 @@ from clearhead.explain import similarity
 from clearhead.explain.reading import call
 from clearhead.explain.similarity import _Layer, _spans, _stretches, _value
 from clearhead.nn.tracing import trace
-from tests.explain.samples import BOTH, CAUSAL, MASKED, TEXT, small
+from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, tiny_pipeline
 
 LONG = [TEXT, "a dog sat on the sofa: unbelievably", "don't! the dog ran on and on, and the cat sat on a mat"]
 
@@ -103,11 +103,11 @@ def states_of(pipe, text, side=""):
     return [seen[name][0] for name in seen], pipe.read(text, **nothing).units
 
 
-@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *BOTH, "xlnet"])
+@pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *ENCODER_DECODER, "xlnet"])
 def test_every_family(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = similarity(pipe, TEXT)
-    states, tokens = states_of(pipe, TEXT, "encoder." if name in BOTH else "")
+    states, tokens = states_of(pipe, TEXT, "encoder." if name in ENCODER_DECODER else "")
     words = [n for n, token in enumerate(tokens) if not token.special]
     assert found.layers_a == found.layers_b == list(range(len(states))) and found.count == len(words)
     x, y = states[0][words].double(), states[-1][words].double()
@@ -120,12 +120,12 @@ def test_every_family(name):
 def test_tasks_without_words():
     for name, task in (("bert", "features"), ("bert", "sequence-classification"), ("bart", "sequence-classification"),
                        ("t5", "features")):  # fmt: skip
-        assert np.isfinite(similarity(small(name, task), TEXT).values).all()
+        assert np.isfinite(similarity(tiny_pipeline(name, task), TEXT).values).all()
 
 
 def test_two_families_beside_each_other():
     """A model that reads pieces and one that reads bytes: the pieces that make a word in both are averaged."""
-    bert, gpt = small("bert"), small("gpt2")
+    bert, gpt = tiny_pipeline("bert"), tiny_pipeline("gpt2")
     found = similarity(bert, LONG, gpt, layers_a=[0, 3], layers_b=-1)
     rows = ([], [])
     for text in LONG:
@@ -153,16 +153,16 @@ def test_stretches():
 
 
 def test_the_same_tokens_are_not_averaged():
-    one, other = small("gpt2"), small("gpt_neo")
+    one, other = tiny_pipeline("gpt2"), tiny_pipeline("gpt_neo")
     found = similarity(one, LONG, other)
     assert found.aligned == "tokens" and found.count == sum(len(one.read(text).units) for text in LONG)
-    twin = similarity(one, LONG, small("gpt2"))
+    twin = similarity(one, LONG, tiny_pipeline("gpt2"))
     assert twin.a != twin.b  # two models of one name can be told apart
     np.testing.assert_allclose(np.diag(twin.values), 1)
 
 
 def test_chance_is_what_unrelated_states_get():
-    pipe = small("bert")
+    pipe = tiny_pipeline("bert")
     biased, unbiased = (similarity(pipe, LONG, unbiased=way) for way in (False, True))
     assert abs(unbiased.chance) < 0.25 < biased.chance + 0.1
     assert biased.chance < biased.values.mean()
@@ -170,14 +170,14 @@ def test_chance_is_what_unrelated_states_get():
 
 
 def test_tokens_at_the_beginning_can_be_left_out():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     whole, part = similarity(pipe, LONG), similarity(pipe, LONG, skip=1)
     assert part.count == whole.count - len(LONG)
     assert not np.allclose(part.values, whole.values)
 
 
 def test_as_data():
-    found = similarity(small("gpt2"), TEXT, layers_a=[0, 2], measure="cca")
+    found = similarity(tiny_pipeline("gpt2"), TEXT, layers_a=[0, 2], measure="cca")
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["values"] == found.values.tolist() and data["count"] == found.count
     lines = found.to_csv().splitlines()
@@ -189,7 +189,7 @@ def test_states_that_are_all_alike():
 
 
 def test_what_cannot_be_asked():
-    pipe = small("gpt2")
+    pipe = tiny_pipeline("gpt2")
     for texts, options, says in (
         (TEXT, {"measure": "cak"}, "Did you mean cka"), (TEXT, {"measure": "cca", "unbiased": True}, "chance"),
         (TEXT, {"variance": 0.0}, "share"), (TEXT, {"skip": -1}, "whole number"), ([], {}, "no text"),

@@ -13,8 +13,8 @@ from clearhead.models.bert import BertConfig
 from clearhead.nn import trace
 from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
-from tests.explain.samples import TEXT as SHORT
-from tests.explain.samples import small
+from tests.tiny import TEXT as SHORT
+from tests.tiny import tiny_pipeline
 
 TEXT = "The robot said that it will obey"
 
@@ -61,7 +61,7 @@ def test_numbers_are_the_models_own(gpt):
 
 @pytest.mark.parametrize("name", ["transformer", "t5", "bart", "bigbird_pegasus"])
 def test_a_decoder_looks_at_what_the_encoder_read(name):
-    pipe = small(name)
+    pipe = tiny_pipeline(name)
     found = walk(pipe, SHORT, target="a dog sat", layer=1, head=2, position=-1, numbers=64)
     steps = {step.title: step for step in found.steps}
     reading = pipe.read(SHORT, target="a dog sat")
@@ -80,7 +80,7 @@ def test_a_decoder_looks_at_what_the_encoder_read(name):
 
 
 def test_an_encoder_can_be_followed_too():
-    pipe = small("transformer")
+    pipe = tiny_pipeline("transformer")
     found = walk(pipe, SHORT, side="encoder", layer=0)
     titles = [step.title for step in found.steps]
     assert "Look at the source" not in titles
@@ -89,7 +89,7 @@ def test_an_encoder_can_be_followed_too():
     with pytest.raises(InputError, match="encoder or the decoder"):
         walk(pipe, SHORT, side="cross")
     with pytest.raises(InputError, match="one stack"):
-        walk(small("gpt2"), SHORT, side="decoder")
+        walk(tiny_pipeline("gpt2"), SHORT, side="decoder")
 
 
 def formula(block, x):

@@ -17,50 +17,24 @@ from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from tests.parity.families import FAMILIES
-from tests.parity.reference import shake
+from tests.tiny import tiny
 
 VOCAB = 40
-ENDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "vocab_size": VOCAB}
-GPT = ENDS | {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 48, "tie_word_embeddings": False}
-SEQ2SEQ = ENDS | {
-    "d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20, "max_position_embeddings": 48,
-    "decoder_start_token_id": 2, "scale_embedding": True,
-    "tie_word_embeddings": False, "forced_eos_token_id": None,
-}  # fmt: skip
-VALUES: dict[str, dict[str, Any]] = {
-    "gpt2": GPT,
-    "openai-gpt": GPT,
-    "ctrl": GPT | {"dff": 20},
-    "gptj": GPT | {"rotary_dim": 4},
-    "gpt3": GPT | {"band": 5},
-    "gpt_neo": ENDS
-    | {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "attention_types": [[["global", "local"], 1]],
-       "window_size": 5, "max_position_embeddings": 48, "tie_word_embeddings": False},
-    "roberta": ENDS
-    | {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 20,
-       "max_position_embeddings": 48, "is_decoder": True, "tie_word_embeddings": False},
-    "bart": SEQ2SEQ,
-    "marian": SEQ2SEQ,
-    "t5": ENDS
-    | {"d_model": 16, "d_kv": 8, "d_ff": 20, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0,
-       "tie_word_embeddings": False},
-    "transformer": ENDS
-    | {"d_model": 16, "attention_heads": 2, "encoder_layers": 1, "decoder_layers": 2, "feedforward_size": 20,
-       "max_position_embeddings": 48},
-    "transfo-xl": ENDS
-    | {"d_model": 16, "d_embed": 16, "n_head": 2, "d_head": 8, "d_inner": 20, "n_layer": 2, "cutoffs": [],
-       "div_val": 1, "mem_len": 12, "clamp_len": -1, "same_length": False},
-}  # fmt: skip
+NAMES = (
+    "gpt2", "openai-gpt", "ctrl", "gptj", "gpt3", "gpt_neo", "roberta", "bart", "marian", "t5", "transformer",
+    "transfo-xl",
+)  # fmt: skip
+OWN: dict[str, dict[str, Any]] = {
+    "gpt3": {"band": 5},
+    "t5": {"hidden_size": 16},
+    "transfo-xl": {"cutoffs": [], "mem_len": 12, "clamp_len": -1},
+}
 
 
 @functools.lru_cache(maxsize=64)
 def _model(name: str, seed: int, changes: tuple[tuple[str, Any], ...]) -> Model:
-    torch.manual_seed(seed)
-    chosen = family(name)
-    task = "seq2seq-lm" if "seq2seq-lm" in chosen.architectures else "causal-lm"
-    made = chosen.make(chosen.config.from_dict(VALUES[name] | dict(changes)), task)
-    return shake(made)  # type: ignore[return-value]
+    task = "seq2seq-lm" if "seq2seq-lm" in family(name).architectures else "causal-lm"
+    return tiny(name, task, seed=seed, **OWN.get(name, {}) | dict(changes))
 
 
 def model(name: str, seed: int = 0, **changes: Any) -> Model:

@@ -13,7 +13,8 @@ from clearhead.errors import InputError
 from clearhead.generate import GenerationRun, cuda_graphs, generate
 from clearhead.generate.options import Options
 from clearhead.models import family
-from tests.generate.models import VALUES, ids, model, padded, until_end
+from tests.generate.models import ids, model, padded, until_end
+from tests.tiny import tiny_config
 
 STATIC = ["gpt2", "openai-gpt", "gptj", "ctrl", "roberta"]
 ROWS = [ids(1, n, n)[0].tolist() for n in (6, 3, 11)]
@@ -110,7 +111,7 @@ def test_two_texts_at_once_do_not_share_a_recording():
 
 def test_recordings_are_few_and_go_with_their_model():
     chosen = family("gpt2")
-    ours = chosen.make(chosen.config.from_dict(VALUES["gpt2"]))
+    ours = chosen.make(tiny_config("gpt2"))
     for rows in range(1, 8):
         fixed(ours, ids(rows, 4), None, max_new_tokens=3, eos_token_id=[])
     assert len(cuda_graphs._recordings[ours]) == cuda_graphs.KEPT

@@ -13,10 +13,10 @@ from clearhead.generate import PromptCache, generate, stream
 from clearhead.generate.loop import draw_uniforms, sample
 from clearhead.generate.stopping_criteria import cut_after, stop_at_strings
 from clearhead.models.encoder_decoder import EncoderDecoderModel
-from tests.generate.models import VALUES, VOCAB, afresh, ids, model, padded, until_end
+from tests.generate.models import NAMES, VOCAB, afresh, ids, model, padded, until_end
 
 ROWS = [ids(1, n, n)[0].tolist() for n in (4, 7, 2, 9)]
-ENCODING = [name for name in VALUES if isinstance(model(name), EncoderDecoderModel)]
+ENCODING = [name for name in NAMES if isinstance(model(name), EncoderDecoderModel)]
 
 
 # ---- rows do not know of each other
@@ -364,7 +364,7 @@ def test_a_trace_sees_every_step(name, layer, beams):
     assert [len(w) for w in weights] == [2] + [2 * beams] * 5
     if name != "gpt2":
         cross = seen.calls(names[2])
-        assert [tuple(c.shape) for c in cross] == [(2, 2, 1, 5)] + [(2 * beams, 2, 1, 5)] * 5
+        assert [tuple(c.shape) for c in cross] == [(2, 3, 1, 5)] + [(2 * beams, 3, 1, 5)] * 5
         for step in cross:
             torch.testing.assert_close(step.sum(-1), torch.ones(step.shape[:-1]))
 

@@ -9,7 +9,9 @@ import torch
 import transformers
 from torch import nn
 
-from .reference import Reference, shake
+from tests.tiny import shake
+
+from .reference import Reference
 
 
 def draw_big_bird(rng: random.Random, task: str) -> dict[str, Any]:

@@ -16,7 +16,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from .reference import Reference, shake
+from tests.tiny import shake
+
+from .reference import Reference
 
 CLASSES = {
     "causal-lm": "TransfoXLLMHeadModel",
@@ -280,5 +282,5 @@ REFERENCE = PaperReference(
     dict.fromkeys(CLASSES, PaperTransformerXL),
     draw_transfo_xl,
     takes_positions=False,
-    caches=False,  # its memory is compared in test_recurrent.py
+    caches=False,  # its memory is compared in test_segment_recurrence.py
 )

@@ -12,7 +12,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from .reference import Reference, shake
+from tests.tiny import shake
+
+from .reference import Reference
 
 
 def draw_transformer(rng: random.Random, task: str) -> dict[str, Any]:

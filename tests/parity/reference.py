@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
 from packaging.version import Version
 from torch import nn
+
+from tests.tiny import shake
 
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
@@ -24,14 +25,6 @@ transformers.utils.logging.set_verbosity_error()
 def older_than(version: str) -> bool:
     """Whether the installed transformers still has a fault that `version` mended."""
     return Version(transformers.__version__) < Version(version)
-
-
-def shake(model: nn.Module) -> nn.Module:
-    """Weights far enough from their first values that every part of the model shows in the output."""
-    with torch.no_grad():
-        for p in dict.fromkeys(p for p in model.parameters() if p.requires_grad):  # not tables that are computed
-            p.add_(torch.randn_like(p) * (0.25 if p.ndim > 1 else 0.1))
-    return model.eval()
 
 
 @dataclass

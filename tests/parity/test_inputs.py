@@ -10,8 +10,7 @@ from clearhead import hub
 from clearhead.errors import InputError
 from clearhead.models import family
 from clearhead.nn import trace
-
-from .reference import shake
+from tests.tiny import shake
 
 GPT2 = {"vocab_size": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 20, "bos_token_id": 1,
         "eos_token_id": 1, "pad_token_id": 0}  # fmt: skip

@@ -12,7 +12,7 @@ from clearhead.server.start import listen
 from clearhead.studio.app import Studio
 from clearhead.studio.runs import Runs
 from clearhead.studio.screenshots import CHROMIUM
-from tests.explain.samples import small
+from tests.tiny import tiny_pipeline
 
 # Every visible text with its contrast against what lies behind it, as WCAG counts; those below what AA asks for.
 # Signs for spaces (␣) are decoration: the word itself says as much. What is switched off is exempt, as in WCAG.
@@ -61,7 +61,7 @@ def browser():
 def studio(tmp_path_factory):
     """Its address. Models: random-gpt2 and the other shipped ones, and two small random ones: words (masked), both."""
     folder = tmp_path_factory.mktemp("studio")
-    for name, pipe in {"words": small("bert"), "both": small("bart")}.items():
+    for name, pipe in {"words": tiny_pipeline("bert"), "both": tiny_pipeline("bart")}.items():
         pipe.save(folder / name)
     (folder / "runs").mkdir()
     listener = listen("127.0.0.1", 0)

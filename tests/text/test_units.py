@@ -6,7 +6,7 @@ import clearhead as ch
 from clearhead.errors import InputError
 from clearhead.text import train_tokenizer
 from clearhead.text.units import display_texts, token_id, units_of_ids, word_groups, word_units
-from tests.explain.samples import CORPUS, tokenizer
+from tests.tiny import CORPUS, tokenizer
 
 SENTENCE = "The cats don't sit, 'unbelievably': naïve!"
 WORDS = ["the", "cats", "don't", "sit", ",", "'", "unbelievably", "'", ":", "naïve", "!"]

@@ -28,7 +28,7 @@ from clearhead.explain.walk import walk
 from clearhead.studio.screenshots import CHROMIUM
 from clearhead.views.page import fragment
 from clearhead.views.widget import module
-from tests.explain.samples import TEXT, small
+from tests.tiny import TEXT, tiny_pipeline
 from tests.views.test_page import finding_of
 
 CHANGED = TEXT.replace("cat sat on", "cat on sat")
@@ -71,8 +71,10 @@ async function look(frame) {
   if (!figure) return { drawn: false };
   const ask = (name) => figure.querySelector(name);
   const seen = { drawn: true, question: ask("h3").textContent, reading: ask("figcaption").textContent,
-    model: ask(".ch-model").textContent, marks: figure.querySelectorAll(".ch-tok, .ch-row, canvas, .ch-choice, .ch-ranked > *, .ch-node, .ch-area").length,
-    legend: !!ask(".ch-legend"), height: frame.getBoundingClientRect().height, inner: inside.body.getBoundingClientRect().height,
+    model: ask(".ch-model").textContent,
+    marks: figure.querySelectorAll(".ch-tok, .ch-row, canvas, .ch-choice, .ch-ranked > *, .ch-node, .ch-area").length,
+    legend: !!ask(".ch-legend"), height: frame.getBoundingClientRect().height,
+    inner: inside.body.getBoundingClientRect().height,
     wide: inside.documentElement.scrollWidth - inside.documentElement.clientWidth };
   seen.faint = faint(figure);
   const mark = ask("canvas.ch-cells") ?? ask(".ch-ranked > button, .ch-nums span, .ch-node, .ch-area, .ch-chances .ch-choice + .ch-choice") ?? ask(".ch-ranked > .ch-choice") ?? ask(".ch-tok");
@@ -113,7 +115,7 @@ def browse(body, tmp_path):
 
 @pytest.fixture(scope="module")
 def pipe():
-    return small("gpt2")
+    return tiny_pipeline("gpt2")
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +128,10 @@ def findings(pipe):
         next_token(pipe, TEXT), walk(pipe, TEXT), neurons(pipe, TEXT, top=6), top_tokens(pipe, [TEXT], 0, 1),
         finding_of("factors", model="small", tokens=tokens, factors=np.eye(2, len(tokens)), error=0.1,
                    weights=np.array([0.7, 0.3])),
-        similarity(pipe, TEXT, small("bert"), unbiased=True), patching(pipe, TEXT, CHANGED), caching(pipe, TEXT, 3),
+        similarity(pipe, TEXT, tiny_pipeline("bert"), unbiased=True), patching(pipe, TEXT, CHANGED),
+        caching(pipe, TEXT, 3),
         beams(pipe, TEXT, 3, 5), positions(pipe, 16), parameters(pipe), sampling(pipe, TEXT, 0.7, 20, 0.9),
-        prediction(small("bert", "pretraining"), "the [MASK] sat on", "the [MASK] ran"),
+        prediction(tiny_pipeline("bert", "pretraining"), "the [MASK] sat on", "the [MASK] ran"),
     ]  # fmt: skip
 
 
@@ -155,14 +158,15 @@ def test_every_kind_is_drawn_and_answers_the_pointer(findings, tmp_path):
 
 def test_text_can_be_read_in_the_dark_too(findings, tmp_path):
     dark = '<script>document.body.dataset.jpThemeLight = "false"</script>'  # as a notebook says it
-    seen = browse(dark + frames([*findings, prediction(small("bert", "token-classification"), TEXT)]), tmp_path)
+    seen = browse(dark + frames([*findings, prediction(tiny_pipeline("bert", "token-classification"), TEXT)]), tmp_path)
     assert {kind: figure["faint"] for kind, figure in seen.items() if figure["faint"]} == {}
 
 
 def test_the_tree_grows_with_the_slider(pipe, tmp_path):
     found = beams(pipe, TEXT, 3, 5)
     script = """<script>window.more = async () => {
-      const inside = document.querySelector("iframe").contentDocument, ask = (name) => [...inside.querySelectorAll(name)];
+      const inside = document.querySelector("iframe").contentDocument,
+      ask = (name) => [...inside.querySelectorAll(name)];
       const shown = () => ask(".ch-node").filter((node) => node.style.display !== "none").map((node) => Number(node.dataset.at.slice(1)));
       const lit = () => ask(".ch-node.ch-best").map((node) => Number(node.dataset.at.slice(1)));
       const whole = [shown(), lit()], slider = inside.querySelector("input[type=range]");
@@ -232,8 +236,8 @@ def test_areas_are_parameters(tmp_path):
 
 def test_whoever_shows_a_figure_is_told_what_was_picked(tmp_path):
     """A next token that was clicked, a head that was clicked, another side of an encoder–decoder."""
-    both = small("bart")
-    shown = [next_token(small("gpt2"), TEXT), attention(both, TEXT, target="a dog sat")]
+    both = tiny_pipeline("bart")
+    shown = [next_token(tiny_pipeline("gpt2"), TEXT), attention(both, TEXT, target="a dog sat")]
     sources = {found.kind: module(found.kind) for found in shown}
     given = json.dumps([[found.kind, found.to_dict(), sources[found.kind]] for found in shown]).replace("<", "\\u003c")
     body = f"""<div id="here"></div><script>

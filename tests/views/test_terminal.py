@@ -29,14 +29,14 @@ from clearhead.views.page import compact, page
 from clearhead.views.terminal import drawn, text_of
 from clearhead.views.terminal.attention import telling_head
 from clearhead.views.terminal.elements import shade
-from tests.explain.samples import TEXT, small
+from tests.tiny import TEXT, tiny_pipeline
 
 CHANGED = TEXT.replace("cat sat", "dog sat")
 
 
 @pytest.fixture(scope="module")
 def pipe():
-    return small("gpt2")
+    return tiny_pipeline("gpt2")
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,14 @@ def findings(pipe):
         saliency(pipe, TEXT, max_new_tokens=2),
         hidden_states(pipe, TEXT), hidden_states(pipe, TEXT, positions=-1, candidates=[" cat", " mat"]),
         next_token(pipe, TEXT), walk(pipe, TEXT), neurons(pipe, TEXT, top=6), top_tokens(pipe, [TEXT], 0, 1),
-        similarity(pipe, TEXT), similarity(pipe, TEXT, small("bert")), patching(pipe, TEXT, CHANGED),
+        similarity(pipe, TEXT), similarity(pipe, TEXT, tiny_pipeline("bert")), patching(pipe, TEXT, CHANGED),
         patching(pipe, TEXT, CHANGED, tap="attention.heads"),
         patching(pipe, TEXT, CHANGED, layers=1, positions=[[1, 2], 3], answer=" cat"),
         beams(pipe, TEXT, 3, 4), beams(pipe, TEXT, 1, 4), positions(pipe, 12), parameters(pipe),
         sampling(pipe, TEXT, 0.7, 20, 0.9), caching(pipe, TEXT, 3),
-        prediction(small("bert"), TEXT.replace("mat", "[MASK]")),
-        prediction(small("bert", "token-classification"), TEXT), walk(small("bart"), TEXT), positions(small("t5"), 9),
+        prediction(tiny_pipeline("bert"), TEXT.replace("mat", "[MASK]")),
+        prediction(tiny_pipeline("bert", "token-classification"), TEXT), walk(tiny_pipeline("bart"), TEXT),
+        positions(tiny_pipeline("t5"), 9),
     ]  # fmt: skip
     pytest.importorskip("sklearn")
     return [*found, factors(pipe, TEXT, n=2), neurons(pipe, TEXT, top=6, clusters=2)]
@@ -72,7 +73,7 @@ def test_every_finding_fits_and_says_its_model(findings):
             text = printed(finding, width)
             assert max(len(line) for line in text.splitlines()) <= width, finding.kind
             assert "no picture" not in text
-            assert getattr(finding, "model", "small").split()[0] in text
+            assert getattr(finding, "model", "tiny").split()[0] in text
         assert "\x1b[" in printed(finding, 100, colour=True)
         assert "\x1b" not in repr(finding)  # a test's output is no terminal
 
@@ -84,7 +85,7 @@ def test_every_finding_has_a_page(findings):
 
 
 def test_encoder_decoders_too():
-    both = small("bart")
+    both = tiny_pipeline("bart")
     cross = attention(both, TEXT, target="a dog sat")
     assert "looks at the columns" in text_of(cross)
     assert "make up its mind" in text_of(hidden_states(both, TEXT, target="a dog sat"))
@@ -121,10 +122,10 @@ def test_no_token_moves_the_cursor(pipe):
 
 
 def test_similarity_shows_its_numbers(pipe):
-    found = similarity(pipe, TEXT, small("bert"))
+    found = similarity(pipe, TEXT, tiny_pipeline("bert"))
     text = text_of(found)
     assert all(f"{value:.2f}" in text for value in found.values.ravel()) and f"give {found.chance:.2f}" in text
-    assert "small gpt2 and small bert" in text and "averaged" in text
+    assert "tiny gpt2 and tiny bert" in text and "averaged" in text
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("3"))  # the last layer stands on top
     assert [line.split()[0] for line in lines[first : first + 4]] == ["3", "2", "1", "0"]

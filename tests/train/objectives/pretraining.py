@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import torch
 
-from clearhead.models import family
 from clearhead.text import train_tokenizer
+from tests.train.objectives.small import small
 
 SENTENCES = [
     "The robot said that it will obey the orders given it by human beings.",
@@ -53,38 +53,14 @@ def xlnet_unigram():
     return tok
 
 
-SIZES = {
-    "bert": {"intermediate_size": 32, "max_position_embeddings": 64},
-    "roberta": {"intermediate_size": 32, "max_position_embeddings": 64, "pad_token_id": 1},
-    "albert": {"intermediate_size": 32, "max_position_embeddings": 64, "embedding_size": 8},
-    "electra": {"intermediate_size": 32, "max_position_embeddings": 64, "embedding_size": 8},
-    "gpt2": {"max_position_embeddings": 64},
-    "gptj": {"max_position_embeddings": 64, "rotary_dim": 4},
-    "xlm": {"max_position_embeddings": 64},
-    "xlnet": {"intermediate_size": 32},
-    "t5": {"intermediate_size": 32, "head_dim": 8},
-    "bart": {
-        "max_position_embeddings": 64,
-        "decoder_layers": 2,
-        "decoder_attention_heads": 2,
-        "encoder_ffn_dim": 32,
-        "decoder_ffn_dim": 32,
-    },
-}
-
-
 def model_of(name, tokenizer, task, configure=None, **options):
-    """Two layers of width 16, without dropout."""
-    found = family(name)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": len(tokenizer)}
-    config = found.config(**(sizes | SIZES[name] | options))
-    if configure is not None:
-        config = found.config.from_dict(configure(config.to_dict() | {"model_type": name}))
-    for key in vars(config):
-        if "drop" in key:
-            setattr(config, key, 0.0)
+    """A small model to be trained, its config changed as the objective wants it."""
+    model = small(name, task, tokenizer, **options)
+    if configure is None:
+        return model
+    config = type(model.config).from_dict(configure(model.config.to_dict() | {"model_type": name}))
     torch.manual_seed(0)
-    return found.make(config, task)
+    return model.family.make(config, task)
 
 
 def rng(*seed):

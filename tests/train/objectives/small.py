@@ -6,6 +6,7 @@ import torch
 
 from clearhead.models import family
 from clearhead.text import Tokenizer, train_tokenizer
+from tests.tiny import fields_of, tiny
 
 SENTENCES = [
     "the cat sat on the mat .",
@@ -37,28 +38,19 @@ def bpe() -> Tokenizer:
     return copy.deepcopy(_bpe())
 
 
+SIZES = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "encoder_layers": 1, "decoder_layers": 2,
+    "decoder_attention_heads": 2, "intermediate_size": 32, "feedforward_size": 32, "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32, "embedding_size": 8, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
 def small(name: str, task: str, tokenizer: Tokenizer, **more):
-    """A model of two narrow layers, without dropout."""
-    vocabulary = {"vocab_size": len(tokenizer)}
-    gpt = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
-    values = {
-        "bert": {
-            "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
-            "max_position_embeddings": 64, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-        },
-        "distilbert": {
-            "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 64, "dropout": 0.0,
-            "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "qa_dropout": 0.0,
-        },
-        "gpt2": {**gpt, "attn_pdrop": 0.0, "summary_first_dropout": 0.0},
-        "transformer": {
-            "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "attention_heads": 2, "feedforward_size": 32,
-            "dropout": 0.0,
-        },
-    }  # fmt: skip
-    made = family(name)
-    raw = {**values.get(name, {}), **vocabulary, **more}
-    return made.make(made.config.from_dict(raw), task)
+    """A model to be trained on this tokenizer's tokens: its weights as the family draws them, without dropout."""
+    tied = family(name).config.tie_word_embeddings
+    options = {"vocab_size": len(tokenizer), "tie_word_embeddings": tied} | SIZES
+    options = {key: value for key, value in options.items() if key in fields_of(name)} | more
+    return tiny(name, task, shaken=False, dropout=False, **options)
 
 
 def learns(objective, model, examples, steps: int = 8, lr: float = 1e-2) -> tuple[float, float]:

@@ -7,8 +7,7 @@ from safetensors.torch import load_file, save_file
 from transformers.models.bert import modeling_bert
 
 from clearhead import hub
-
-from .reference import shake
+from tests.tiny import shake
 
 
 @pytest.mark.parametrize("kind", ["relative_key", "relative_key_query"])

@@ -14,8 +14,7 @@ from clearhead.errors import CheckpointError, ConfigError, InputError
 from clearhead.hub.describe import describe
 from clearhead.models import family, presets
 from clearhead.nn import sinusoidal, trace
-
-from .reference import shake
+from tests.tiny import shake
 
 SMALL = {
     "vocab_size": 40, "hidden_size": 12, "num_attention_heads": 3, "num_hidden_layers": 3, "intermediate_size": 20,

@@ -10,12 +10,12 @@ from clearhead import hub
 from clearhead.errors import CheckpointError, ConfigError, InputError
 from clearhead.models import family
 from clearhead.nn import trace
+from tests.tiny import shake
 
 from .family_transfo_xl import REFERENCE as TRANSFO_XL
 from .family_transfo_xl import draw_transfo_xl
 from .family_xlnet import draw_xlnet
 from .harness import close
-from .reference import shake
 
 SMALL = {"vocab_size": 40, "d_model": 12, "n_layer": 2, "n_head": 3, "d_inner": 20, "pad_token_id": 0}
 
