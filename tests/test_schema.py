@@ -112,7 +112,7 @@ def test_a_value_that_contains_itself_can_be_shown():
     value: list[Any] = []
     for _ in range(100_000):
         value = [value]
-    assert len(shown(value)) <= 60
+    assert shown(value) == "a list"
 
 
 @pytest.mark.parametrize(

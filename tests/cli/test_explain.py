@@ -97,8 +97,12 @@ def test_an_answer_is_drawn(gpt):
 
 
 def test_parameter_names_may_have_dashes():
-    data = json.loads(asked("saliency", TEXT, "--set", "max-new-tokens=1", "--json").stdout)
-    assert len(data["outputs"]) == 1
+    dashes, underscores, default = (
+        json.loads(asked("saliency", TEXT, *words, "--json").stdout)["outputs"]
+        for words in (["--set", "max-new-tokens=1"], ["--set", "max_new_tokens=1"], [])
+    )
+    assert dashes == underscores
+    assert [output["id"] for output in dashes] == [default[0]["id"]]
 
 
 @pytest.mark.parametrize("name", list(QUESTIONS))

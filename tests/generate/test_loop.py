@@ -373,7 +373,9 @@ def test_a_trace_can_change_what_is_written():
     ours, source = model("gpt2"), ids(1, 5, 8)
     with ch.trace(ours, replace={"layers.1.output": lambda x: torch.zeros_like(x)}):
         same = ours.generate(source, max_new_tokens=4, eos_token_id=[])[0, 5:]
-    assert len(set(same.tolist())) == 1
+        always = int(ours(source).logits[0, -1].argmax())  # from nothing at all, at every step
+    assert same.tolist() == [always] * 4
+    assert ours.generate(source, max_new_tokens=4, eos_token_id=[])[0, 5:].tolist() != same.tolist()
 
 
 def test_a_stream_that_is_left_early_breaks_nothing():

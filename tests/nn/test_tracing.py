@@ -603,10 +603,11 @@ def test_the_inner_trace_sees_what_the_outer_one_put_in(gpt2):
 def test_an_inner_trace_ends_without_ending_the_outer_one(gpt2):
     with trace(gpt2, "logits", every=True) as outer:
         with trace(gpt2, "logits", every=True) as inner:
-            gpt2(ids_of())
-        gpt2(ids_of())
+            first = gpt2(ids_of()).logits
+        second = gpt2(ids_of().flip(1)).logits
     gpt2(ids_of())
-    assert len(inner.calls("logits")) == 1 and len(outer.calls("logits")) == 2
+    for seen, want in ((inner, [first]), (outer, [first, second])):
+        assert all(torch.equal(a, b) for a, b in zip(seen.calls("logits"), want, strict=True))
 
 
 def test_output_attentions_inside_a_trace_sees_its_replacement(gpt2):

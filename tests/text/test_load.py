@@ -144,8 +144,9 @@ def test_added_tokens_json(trained, copy):
 def test_the_published_truncation_and_padding_are_only_defaults(minilm):
     """The file truncates and pads to 128; a call says for itself what it wants."""
     tok = load_tokenizer(minilm)
-    assert len(tok("a " * 300)["input_ids"]) == 302
-    assert len(tok("a")["input_ids"]) == 3
+    ids = tok("a")["input_ids"]
+    assert tok.convert_ids_to_tokens(ids) == ["[CLS]", "a", "[SEP]"]
+    assert tok("a " * 300)["input_ids"] == [ids[0], *ids[1:2] * 300, ids[2]]
 
 
 def test_the_model_type_stands_in_for_the_class(trained, copy):

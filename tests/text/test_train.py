@@ -108,7 +108,11 @@ def test_lowercase(lines):
 def test_min_frequency(lines):
     rare = train_tokenizer(iter(lines), "bpe", 2000, min_frequency=1, show_progress=False)
     common = train_tokenizer(iter(lines), "bpe", 2000, min_frequency=50, show_progress=False)
-    assert len(common) < len(rare)
+    assert set(common.get_vocab()) < set(rare.get_vocab())
+    special = set(common.all_special_tokens)
+    pieces = [common.decode([n]) for token, n in common.get_vocab().items() if len(token) > 1 and token not in special]
+    whole, text = [piece for piece in pieces if "\ufffd" not in piece], "\n".join(lines)  # no half characters
+    assert len(whole) > 50 and all(text.count(piece) >= 50 for piece in whole)
 
 
 def test_special_tokens_named_twice_count_once(lines):

@@ -47,8 +47,10 @@ def test_what_the_examples_depend_on_makes_them_anew(tmp_path, source, documents
     cases = [documents, Documents(tokenizer, 17), Documents(other, 16), Documents(renamed, 16)]
     prints = {prepare(source, case, tmp_path / "cache").fingerprint for case in cases}
     (tmp_path / "a.txt").write_text("The end.")
-    prints.add(prepare(source, documents, tmp_path / "cache").fingerprint)
-    assert len(prints) == 5
+    last = prepare(source, documents, tmp_path / "cache")
+    assert len({*prints, last.fingerprint}) == 5
+    assert ids_of(last) == [[*tokenizer.encode("The end.", add_special_tokens=False), tokenizer.eos_token_id]]
+    assert prepare(source, documents, tmp_path / "cache").fingerprint == last.fingerprint
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -125,7 +127,8 @@ def test_two_at_once(tmp_path, source, documents, monkeypatch):
         return encode(record)
 
     monkeypatch.setattr(documents, "encode", slow)
-    assert len(prepare(source, documents, tmp_path / "cache")) == len(SENTENCES)
+    table = prepare(source, documents, tmp_path / "cache")
+    assert ids_of(table) == [example["input_ids"].tolist() for s in SENTENCES for example in encode({"text": s})]
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 

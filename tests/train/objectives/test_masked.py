@@ -118,7 +118,7 @@ def test_whole_words(ngrams):
 def test_a_word_longer_than_what_is_wanted_is_chosen_if_there_is_no_other():
     ids = np.array(TOK.encode("misunderstood"))
     assert len(ids) > 4
-    assert len(Masking(TOK, whole_word=True).choose(ids, rng())) == len(ids) - 2
+    assert sorted(Masking(TOK, whole_word=True).choose(ids, rng())) == list(range(1, len(ids) - 1))
 
 
 def test_ngrams_have_lengths_by_one_over_n():

@@ -81,9 +81,11 @@ def test_published_lengths():
 @settings(max_examples=60, deadline=None)
 def test_inputs_are_exactly_as_long_as_asked(length, density, span):
     objective = SpanCorruption(TOK, length, density=density, span=span)
-    made = objective.noise({"input_ids": rng(length).choice(ORDINARY, objective.block_length)}, rng())
+    block = rng(length).choice(ORDINARY, objective.block_length)
+    made = objective.noise({"input_ids": block}, rng())
     assert len(made["input_ids"]) == length
     assert len(made["labels"]) == objective.target_length
+    assert put_back(made["input_ids"].tolist(), made["labels"].tolist(), TOK.eos_token_id)[0] == block.tolist()
 
 
 def test_rates():
