@@ -1,5 +1,6 @@
 """Calling a tokenizer gives what `transformers` gives, for every kind of input and option."""
 
+import inspect
 import random
 
 import numpy as np
@@ -9,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clearhead.errors import InputError, TokenizerError
-from clearhead.text import Encoding, load_tokenizer
+from clearhead.text import Encoding, Tokenizer, load_tokenizer
+from clearhead.text.encode import EncodeOptions
 from tests.text.compare import both, same_encoding, same_everything
 from tests.text.samples import awkward, awkward_texts
 
@@ -258,3 +260,8 @@ def test_padding_to_no_length_is_explained(trained):
 def test_only_tensors_move(trained):
     with pytest.raises(InputError, match="return_tensors"):
         load_tokenizer(trained["bpe"])("a").to("cpu")
+
+
+def test_the_options_of_a_call_keep_their_order():
+    named = inspect.signature(Tokenizer.__call__).parameters.values()
+    assert EncodeOptions._fields == tuple(p.name for p in named if p.kind is p.KEYWORD_ONLY)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clearhead.errors import InputError
 from clearhead.text import load_tokenizer
-from clearhead.text.cleanup import REMOVALS, clean_up, settled
+from clearhead.text.cleanup import REMOVALS, clean_up, stable_length
 from tests.text.compare import both
 from tests.text.samples import awkward_texts
 
@@ -94,8 +94,8 @@ def test_known_removals():
     text=st.text(alphabet=" .?!,'ntmsverab", max_size=40),
     after=st.text(alphabet=" .?!,'ntmsverab", max_size=12),
 )
-def test_settled_text_does_not_change_with_what_follows(text, after):
-    place = settled(text)
+def test_stable_text_does_not_change_with_what_follows(text, after):
+    place = stable_length(text)
     assert clean_up(text[:place]) + clean_up(text[place:] + after) == clean_up(text + after)
 
 
@@ -103,12 +103,12 @@ def test_settled_text_does_not_change_with_what_follows(text, after):
 def test_every_removal_is_found_wherever_the_text_is_cut(found):
     for cut in range(len(found) + 1):
         text, after = "ab" + found[:cut], found[cut:] + "ab"
-        place = settled(text)
+        place = stable_length(text)
         assert clean_up(text[:place]) + clean_up(text[place:] + after) == clean_up(text + after)
 
 
 def test_ordinary_text_settles():
     longest = max(len(found) for found, _ in REMOVALS)
-    assert settled("a word") == len("a word")
-    assert settled("a word ") == len("a word")
-    assert settled("." * longest) == longest
+    assert stable_length("a word") == len("a word")
+    assert stable_length("a word ") == len("a word")
+    assert stable_length("." * longest) == longest

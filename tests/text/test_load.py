@@ -229,7 +229,7 @@ def test_damaged_files_are_named(trained, tmp_path, name, content, words):
 
 def test_huge_files_are_refused(trained, tmp_path, monkeypatch):
     shutil.copy(trained["bpe"] / "tokenizer.json", tmp_path)
-    monkeypatch.setattr(files, "MOST_BYTES", 1000)
+    monkeypatch.setattr(files, "MAX_BYTES", 1000)
     with pytest.raises(TokenizerError, match=r"tokenizer\.json is .* refused"):
         load_tokenizer(tmp_path)
 

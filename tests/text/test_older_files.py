@@ -47,6 +47,7 @@ def write(folder, name, **content):
         {"tokenize_chinese_chars": False},
         {"cls_token": "the", "sep_token": "[MASK]", "model_max_length": 20},
         {"pad_token": "<brand new>"},
+        {"split_special_tokens": True},
         {"added_tokens_decoder": {"500": {"content": "Zebra", "special": False, "normalized": True}}},
     ],
 )

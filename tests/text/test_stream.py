@@ -126,14 +126,14 @@ def test_words_appear_as_they_are_finished(trained, minilm):
     assert stream(tok, tok.encode("the man said ."), True) == ["", "the", " man", " said", ".", "", ""]
 
 
-def test_a_settled_prompt_is_not_repeated(folder):
+def test_a_prompt_marked_as_shown_is_not_repeated(folder):
     tok = load_tokenizer(folder)
     ids = tok.encode("The man walked over there", add_special_tokens=False)
     for cut in range(len(ids) + 1):
         pieces = TextStream(tok)
         for index in ids[:cut]:
             pieces.push(index)
-        pieces.settle()
+        pieces.mark_shown()
         new = "".join([*(pieces.push(index) for index in ids[cut:]), pieces.flush()])
         assert tok.decode(ids[:cut]) + new == tok.decode(ids)
 

@@ -138,7 +138,7 @@ def test_a_corpus_is_not_held_in_memory(tmp_path):
 @pytest.mark.parametrize("block", [5, 64, 1000])
 def test_blocks_lose_nothing_and_cut_no_character(tmp_path, monkeypatch, block):
     monkeypatch.setattr(corpus_module, "_BLOCK", block)
-    monkeypatch.setattr(corpus_module, "_LONGEST_LINE", 50)
+    monkeypatch.setattr(corpus_module, "_MAX_LINE", 50)
     texts = awkward_texts(30, seed=41)
     for number, text in enumerate(["\r\n".join(texts), "字" * 500, "word " * 100, "😀" * 40 + " a\n\n"]):
         path = tmp_path / f"{number}.txt"

@@ -155,7 +155,7 @@ class _Row:
         self._pieces = TextStream(tokenizer, skip_special_tokens=True)
         for token in prompt_ids:  # so that a first piece gets its space right
             self._pieces.push(token)
-        self._pieces.settle()
+        self._pieces.mark_shown()
         self.text = ""
         self.ids: list[int] = []
         self.log_probs: list[float] = []

@@ -13,18 +13,18 @@ REMOVALS = (
     (" 've", "'ve"),
     (" 're", "'re"),
 )
-_INSIDE = frozenset("".join(found for found, _ in REMOVALS))
-_LONGEST = max(len(found) for found, _ in REMOVALS)
+_INSIDE = frozenset("".join(text for text, _ in REMOVALS))
+_LONGEST = max(len(text) for text, _ in REMOVALS)
 
 
 def clean_up(text: str) -> str:
     """The text with those spaces removed."""
-    for found, wanted in REMOVALS:
-        text = text.replace(found, wanted)
+    for spaced, joined in REMOVALS:
+        text = text.replace(spaced, joined)
     return text
 
 
-def settled(text: str, seen: int = 0) -> int:
+def stable_length(text: str, seen: int = 0) -> int:
     """How many leading characters can be cleaned up now, whatever text follows; `seen` of them are known not to.
 
     Every removal starts with a space and takes away spaces only. So none reaches across a place that comes after

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tokenizers
 
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from clearhead.text.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodeOptions:
-    """The options of a call, by the names they have there (see `Tokenizer.__call__`)."""
+class EncodeOptions(NamedTuple):
+    """The options of a call, by the names and in the order they have there (see `Tokenizer.__call__`)."""
 
     add_special_tokens: bool
     padding: PaddingOption
@@ -44,21 +42,20 @@ def encode(tokenizer: Tokenizer, text: Any, text_pair: Any, options: EncodeOptio
     check_tensors(options.return_tensors)
     check_length("stride", options.stride, least=0)
     rows, batched = rows_of(text, text_pair, options.is_split_into_words)
+    strategy = padding_strategy(options.padding)
     truncation = truncation_of(
         tokenizer,
         options.truncation,
         options.max_length,
         options.stride if options.return_overflowing_tokens else 0,  # nothing else has parts that overlap
-        padded=padding_strategy(options.padding) != "do_not_pad",
+        padded=strategy != "do_not_pad",
         special_tokens=options.add_special_tokens,
         pair=any(is_pair(row, options.is_split_into_words) for row in rows),
     )
-    padding = Padding.of(
-        tokenizer, options.padding, options.max_length, options.pad_to_multiple_of, options.padding_side
-    )
+    padding = Padding.of(tokenizer, strategy, options.max_length, options.pad_to_multiple_of, options.padding_side)
     _check_multiple(padding, truncation)
     encoded = _encode_rows(tokenizer.backend_for(truncation), rows, options, truncation is not None)
-    samples = list(range(len(encoded)))  # which text each row comes from
+    samples: list[int] = []  # which text each row comes from
     if options.return_overflowing_tokens:
         samples = [n for n, row in enumerate(encoded) for _ in range(1 + len(row.overflowing))]
         encoded = [part for row in encoded for part in (row, *row.overflowing)]

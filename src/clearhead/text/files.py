@@ -31,7 +31,7 @@ TOKENIZER_FILES = (  # every file that a published tokenizer may consist of
     "target_vocab.json",
 )
 TARGET_FOLDER = "target_tokenizer"  # a folder beside the files, where the target has a tokenizer of its own
-MOST_BYTES = 200 * 1024 * 1024  # the largest published tokenizer file is a tenth of this
+MAX_BYTES = 200 * 1024 * 1024  # the largest published tokenizer file is a tenth of this
 
 
 def has_tokenizer(folder: str | os.PathLike[str]) -> bool:
@@ -43,9 +43,9 @@ def read_bytes(path: Path) -> bytes:
     """The whole file, or an error that names it."""
     try:
         size = path.stat().st_size
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise TokenizerError(
-                f"{path} is {size / 2**20:.0f} MB; tokenizer files above {MOST_BYTES // 2**20} MB are refused. "
+                f"{path} is {size / 2**20:.0f} MB; tokenizer files above {MAX_BYTES // 2**20} MB are refused. "
                 "Check that this is the file you meant."
             )
         return path.read_bytes()

@@ -5,20 +5,20 @@ from typing import Any
 from clearhead.errors import InputError
 
 
-def rows_of(text: Any, pair: Any, words: bool) -> tuple[list[Any], bool]:
+def rows_of(text: Any, pair: Any, is_split: bool) -> tuple[list[Any], bool]:
     """The rows to encode, and whether the caller passed a batch."""
-    one = "a list of words" if words else "a string"
-    if words and not _is_list(text):
+    one = "a list of words" if is_split else "a string"
+    if is_split and not _is_list(text):
         raise InputError(f"With is_split_into_words=True the text must be {one}, but it is {_kind(text)}.")
-    batched = bool(text) and _is_list(text[0]) if words else _is_list(text)
+    batched = bool(text) and _is_list(text[0]) if is_split else _is_list(text)
     if not batched:
-        _check_one(text, "the text", words)
+        _check_one(text, "the text", is_split)
         if pair is None:
             return [text], False
-        _check_one(pair, "text_pair", words)
+        _check_one(pair, "text_pair", is_split)
         return [(text, pair)], False
     if pair is None:
-        return [_row(item, f"item {n} of the batch", words) for n, item in enumerate(text)], True
+        return [_row(item, f"item {n} of the batch", is_split) for n, item in enumerate(text)], True
     if not _is_list(pair):
         raise InputError(f"The text is a batch of {len(text)}, so text_pair must be a list, but it is {_kind(pair)}.")
     if len(pair) != len(text):
@@ -26,14 +26,14 @@ def rows_of(text: Any, pair: Any, words: bool) -> tuple[list[Any], bool]:
             f"The text is a batch of {len(text)} and text_pair one of {len(pair)}. Each text needs its second text."
         )
     for n, (first, second) in enumerate(zip(text, pair, strict=True)):
-        _check_one(first, f"item {n} of the batch", words)
-        _check_one(second, f"item {n} of text_pair", words)
+        _check_one(first, f"item {n} of the batch", is_split)
+        _check_one(second, f"item {n} of text_pair", is_split)
     return list(zip(text, pair, strict=True)), True
 
 
-def is_pair(row: Any, words: bool) -> bool:
+def is_pair(row: Any, is_split: bool) -> bool:
     """Whether a row is two texts."""
-    return isinstance(row, tuple) and len(row) == 2 and (not words or _is_list(row[0]))
+    return isinstance(row, tuple) and len(row) == 2 and (not is_split or _is_list(row[0]))
 
 
 def explain_refusal(rows: list[Any]) -> InputError:
@@ -54,17 +54,17 @@ def _strings(row: Any) -> list[str]:
     return [row] if isinstance(row, str) else [text for part in row for text in _strings(part)]
 
 
-def _row(item: Any, where: str, words: bool) -> Any:
-    if _is_list(item) and len(item) == 2 and all(_is_list(part) == words for part in item):
+def _row(item: Any, where: str, is_split: bool) -> Any:
+    if _is_list(item) and len(item) == 2 and all(_is_list(part) == is_split for part in item):
         for part in item:
-            _check_one(part, where, words)
+            _check_one(part, where, is_split)
         return tuple(item)
-    _check_one(item, where, words)
+    _check_one(item, where, is_split)
     return item
 
 
-def _check_one(value: Any, where: str, words: bool) -> None:
-    if words:
+def _check_one(value: Any, where: str, is_split: bool) -> None:
+    if is_split:
         if not _is_list(value):
             raise InputError(
                 f"With is_split_into_words=True {where} must be a list of words, but it is {_kind(value)}."

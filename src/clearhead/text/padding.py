@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tokenizers
 
@@ -18,9 +17,9 @@ PaddingOption = bool | str
 _STRATEGIES = ("longest", "max_length", "do_not_pad")
 
 
-@dataclass(frozen=True)
-class Padding:
-    """
+class Padding(NamedTuple):
+    """One way to pad.
+
     length        the fixed length to pad to; None for that of the longest row
     multiple_of   lengths are rounded up to the next multiple
     type_id       the segment of padding
@@ -37,13 +36,12 @@ class Padding:
     def of(
         cls,
         tokenizer: Tokenizer,
-        option: PaddingOption,
+        strategy: str,
         max_length: int | None,
         multiple_of: int | None,
         side: str | None,
     ) -> Padding | None:
         """How the options of a call mean to pad; None where they don't."""
-        strategy = padding_strategy(option)
         check_length("pad_to_multiple_of", multiple_of, least=1)
         if strategy == "do_not_pad":
             return None

@@ -28,11 +28,11 @@ def is_byte_level(backend: tokenizers.Tokenizer) -> bool:
     return any(step["type"] == "ByteLevel" for step in decoder_steps(backend))
 
 
-def _disguises() -> dict[str, int]:
+def _byte_spellings() -> dict[str, int]:
     """GPT-2 writes each byte as one visible character: itself where it is visible, one from 256 on otherwise."""
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [byte for byte in range(256) if byte not in visible]
     return {chr(byte): byte for byte in visible} | {chr(256 + n): byte for n, byte in enumerate(hidden)}
 
 
-BYTE_OF = _disguises()
+BYTE_OF = _byte_spellings()

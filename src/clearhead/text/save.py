@@ -17,6 +17,8 @@ from clearhead.text.files import TARGET_FOLDER, write_json
 from clearhead.text.options import NO_LIMIT
 from clearhead.text.tokenizer import Tokenizer
 
+_FLAGS_OF_NOTE = ("lstrip", "normalized", "rstrip", "single_word")  # without any of them, a token is a plain string
+
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the files and returns them. Each appears whole or not at all.
@@ -70,14 +72,15 @@ def _special_tokens_map(tokenizer: Tokenizer) -> dict[str, Any]:
     flags = {token.content: as_object(token) for token in tokenizer.backend.get_added_tokens_decoder().values()}
 
     def written(token: str) -> str | dict[str, Any]:
-        given = flags.get(token)
-        plain = given is None or not any(given[name] for name in ("lstrip", "normalized", "rstrip", "single_word"))
-        return token if plain or given is None else {key: value for key, value in given.items() if key != "special"}
+        token_flags = flags.get(token)
+        if token_flags is None or not any(token_flags[name] for name in _FLAGS_OF_NOTE):
+            return token
+        return {key: value for key, value in token_flags.items() if key != "special"}
 
-    found: dict[str, Any] = {name: written(token) for name, token in tokenizer.special_tokens_map.items()}
+    tokens: dict[str, Any] = {name: written(token) for name, token in tokenizer.special_tokens_map.items()}
     if tokenizer.extra_special_tokens:
-        found["additional_special_tokens"] = [written(token) for token in tokenizer.extra_special_tokens]
-    return found
+        tokens["additional_special_tokens"] = [written(token) for token in tokenizer.extra_special_tokens]
+    return tokens
 
 
 def _config(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -92,12 +95,12 @@ def _config(tokenizer: Tokenizer) -> dict[str, Any]:
     named_elsewhere = [content_of(token) for token in extra_tokens(config, "the configuration")]
     for token in listed:
         named_elsewhere.remove(token)
-    wanted = [token for token in tokenizer.extra_special_tokens if token not in named_elsewhere]
-    if wanted != [token for token in listed if token not in named_elsewhere]:
+    extra = [token for token in tokenizer.extra_special_tokens if token not in named_elsewhere]
+    if extra != [token for token in listed if token not in named_elsewhere]:
         for key in EXTRAS:
             if isinstance(config.get(key), list):
                 del config[key]
-        config["additional_special_tokens"] = wanted
+        config["additional_special_tokens"] = extra
     for key, value, default in (
         ("padding_side", tokenizer.padding_side, "right"),
         ("truncation_side", tokenizer.truncation_side, "right"),

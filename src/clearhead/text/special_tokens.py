@@ -122,12 +122,13 @@ class SpecialTokens(Vocabulary):
 
     def required_pad_id(self) -> int:
         """The id of the padding token, or an error that says how to get one."""
-        if self.pad_token_id is None:
+        pad_id = self.pad_token_id
+        if pad_id is None:
             raise TokenizerError(
                 "This tokenizer has no padding token, so texts cannot be padded. Choose one of its tokens "
                 '(tok.pad_token = tok.eos_token), or add one (tok.add_special_tokens({"pad_token": "[PAD]"})).'
             )
-        return self.pad_token_id
+        return pad_id
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """How many special tokens encoding puts around a text, or around a pair."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import tokenizers
 
 from clearhead.errors import InputError
-from clearhead.text.cleanup import clean_up, settled
+from clearhead.text.cleanup import clean_up, stable_length
 from clearhead.text.readable import BYTE_OF, decoder_steps
 from clearhead.text.tokenizer import Tokenizer
 
@@ -40,9 +40,9 @@ class TextStream:
             return ""
         return self._clean(self._pieces.push(int(token_id), token))
 
-    def settle(self) -> None:
+    def mark_shown(self) -> None:
         """Counts everything so far as shown: for a prompt, whose text the reader already has."""
-        self._pieces.settle()
+        self._pieces.mark_shown()
         self._pending, self._seen = "", 0
 
     def flush(self) -> str:
@@ -55,7 +55,7 @@ class TextStream:
         if not self._cleans:
             return text
         self._pending += text
-        place = settled(self._pending, self._seen)
+        place = stable_length(self._pending, self._seen)
         ready, self._pending = self._pending[:place], self._pending[place:]
         self._seen = len(self._pending)
         return clean_up(ready)
@@ -65,7 +65,7 @@ class _Pieces(Protocol):
     """One way to decode id by id."""
 
     def push(self, token_id: int, token: str) -> str: ...
-    def settle(self) -> None: ...
+    def mark_shown(self) -> None: ...
     def flush(self) -> str: ...
 
 
@@ -82,7 +82,7 @@ class _Bytes:
             data = token.encode("utf-8")
         return self._utf8.decode(data)
 
-    def settle(self) -> None:
+    def mark_shown(self) -> None:
         """An unfinished character has not been shown, so it stays."""
 
     def flush(self) -> str:
@@ -106,7 +106,7 @@ class _Window:
         self._held.append(token_id)
         return "" if _BYTE.fullmatch(token) else self._release()
 
-    def settle(self) -> None:
+    def mark_shown(self) -> None:
         self._context += self._held
         self._held = []
         self._shown = self._decode(self._context)
@@ -130,7 +130,7 @@ class _Window:
         return text
 
 
-class _Whole:
+class _AtTheEnd:
     """For decoders whose text can change with any later token: nothing is certain before the end."""
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
@@ -142,7 +142,7 @@ class _Whole:
         self._ids.append(token_id)
         return ""
 
-    def settle(self) -> None:
+    def mark_shown(self) -> None:
         self._shown = self._backend.decode(self._ids, skip_special_tokens=False)
 
     def flush(self) -> str:
@@ -164,7 +164,7 @@ def _pieces(backend: tokenizers.Tokenizer) -> _Pieces:
     for step in steps:
         fused = fused or step["type"] == "Fuse"
         if not _is_local(step, fused, backend):
-            return _Whole(backend)
+            return _AtTheEnd(backend)
     return _Window(backend)
 
 

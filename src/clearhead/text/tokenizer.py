@@ -16,13 +16,11 @@ from clearhead.text.encoding import Encoding, as_tensors
 from clearhead.text.ids import ids_of, not_an_id
 from clearhead.text.languages import Languages
 from clearhead.text.options import check_tensors, longest_length, side_of
-from clearhead.text.padding import Padding, PaddingOption, check_rows, columns_of
+from clearhead.text.padding import Padding, PaddingOption, check_rows, columns_of, padding_strategy
 from clearhead.text.special_tokens import SpecialTokens
 from clearhead.text.truncation import TruncationOption
 from clearhead.text.units import units_of
 from clearhead.units import TokenUnit
-
-_NOT_OPTIONS = ("self", "text", "text_pair", "text_target")  # of the arguments of a call
 
 
 class Tokenizer(SpecialTokens):
@@ -100,7 +98,11 @@ class Tokenizer(SpecialTokens):
         return_tensors: "pt" or "np"; otherwise lists. The other return_ options add keys; by default the keys are
         the tokenizer's `model_input_names`.
         """
-        options = EncodeOptions(**{name: value for name, value in locals().items() if name not in _NOT_OPTIONS})
+        options = EncodeOptions(  # in the order of the signature
+            add_special_tokens, padding, truncation, max_length, stride, is_split_into_words, pad_to_multiple_of,
+            padding_side, return_tensors, return_token_type_ids, return_attention_mask, return_offsets_mapping,
+            return_special_tokens_mask, return_overflowing_tokens, return_length,
+        )  # fmt: skip
         if text_target is None:
             return encode(self, text, text_pair, options)
         labels = encode(self.target, text_target, None, options)
@@ -139,7 +141,7 @@ class Tokenizer(SpecialTokens):
         if single:
             data = {name: [value] for name, value in data.items()}
         check_rows(data)
-        way = Padding.of(self, padding, max_length, pad_to_multiple_of, padding_side)
+        way = Padding.of(self, padding_strategy(padding), max_length, pad_to_multiple_of, padding_side)
         if self.returns("attention_mask", return_attention_mask) and "attention_mask" not in data:
             data["attention_mask"] = [[1] * len(row) for row in data["input_ids"]]
         if way is not None and data["input_ids"]:

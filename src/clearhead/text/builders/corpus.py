@@ -12,7 +12,7 @@ from typing import IO, Any
 from clearhead.errors import InputError, TokenizerError
 
 _BLOCK = 256 * 1024
-_LONGEST_LINE = 16 * 1024 * 1024  # a line without a single space is cut here
+_MAX_LINE = 16 * 1024 * 1024  # a line without a single space is cut here
 _FILE_NAME = re.compile(r"\S{1,255}\.\w{1,8}")
 
 
@@ -22,7 +22,7 @@ class Corpus:
     def __init__(self, source: Any) -> None:
         self._files = _files(source)
         self._texts: Iterable[Any] = () if self._files is not None else source
-        self._kept: IO[str] | None = None
+        self._copy: IO[str] | None = None
 
     @property
     def size(self) -> int | None:
@@ -31,31 +31,31 @@ class Corpus:
 
     def read(self, advance: Callable[[int], None], keep: bool = False) -> Iterator[str]:
         """Every text. `advance` hears how many bytes were read; `keep` makes a second reading possible."""
-        found = False
+        has_text = False
         for text in self._all(advance, keep):
-            found = found or not (text == "" or text.isspace())
+            has_text = has_text or not (text == "" or text.isspace())
             yield text
-        if not found:
+        if not has_text:
             raise TokenizerError("There is no text to train on: the corpus is empty, or holds only spaces.")
 
     def _all(self, advance: Callable[[int], None], keep: bool) -> Iterator[str]:
         if self._files is not None:
             for path in self._files:
                 yield from _blocks(path, advance)
-        elif self._kept is not None:
-            self._kept.seek(0)
-            for line in self._kept:
+        elif self._copy is not None:
+            self._copy.seek(0)
+            for line in self._copy:
                 yield json.loads(line)
         else:
             if keep:  # an iterable may be gone after one reading, so it is written down
-                self._kept = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed with the corpus
+                self._copy = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed with the corpus
             for number, text in enumerate(self._texts):
                 if not isinstance(text, str):
                     raise InputError(
                         f"Text {number} of the corpus must be a string, but it is of type {type(text).__name__}."
                     )
-                if self._kept is not None:
-                    self._kept.write(json.dumps(text) + "\n")
+                if self._copy is not None:
+                    self._copy.write(json.dumps(text) + "\n")
                 yield text
 
 
@@ -125,7 +125,7 @@ def _cut(data: bytes) -> int:
     if after_line:
         return after_line
     before_space = data.rfind(b" ")
-    if before_space > 0 or len(data) < _LONGEST_LINE:
+    if before_space > 0 or len(data) < _MAX_LINE:
         return max(before_space, 0)
     cut = len(data)
     while cut > 1 and data[cut - 1] & 0xC0 == 0x80:  # not in the middle of a character

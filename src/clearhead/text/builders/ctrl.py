@@ -83,11 +83,11 @@ class CtrlPieces:
 
     # Unicode's white space, which is not quite Python's
     _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+\n?")
-    _MOST_WORDS = 50_000
+    _MAX_WORDS = 50_000
 
     def __init__(self, ranks: Mapping[tuple[str, str], int]) -> None:
         self.ranks = ranks
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._cache: dict[str, tuple[int, ...]] = {}
 
     def pre_tokenize(self, text: PreTokenizedString) -> None:
         text.split(self._split)
@@ -106,11 +106,11 @@ class CtrlPieces:
         """Where each piece starts and stops, and whether its word goes on after it."""
         for match in self._WORD.finditer(text):
             word, start = match[0], match.start()
-            lengths = self._known.get(word)
+            lengths = self._cache.get(word)
             if lengths is None:
                 lengths = self._cut(word)
-                if len(self._known) < self._MOST_WORDS:
-                    self._known[word] = lengths
+                if len(self._cache) < self._MAX_WORDS:
+                    self._cache[word] = lengths
             for n, length in enumerate(lengths, 1):
                 yield start, start + length, n < len(lengths)
                 start += length

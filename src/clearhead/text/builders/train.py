@@ -10,12 +10,14 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from clearhead.errors import ClearheadError, InputError, TokenizerError, did_you_mean
+from clearhead.errors import ClearheadError, InputError, TokenizerError
+from clearhead.schema import Field
 from clearhead.text.builders.bpe import byte_bpe
 from clearhead.text.builders.corpus import Corpus, progress
 from clearhead.text.builders.families import by_name
 from clearhead.text.builders.templates import BOS_EOS, END_EACH
 from clearhead.text.builders.wordpiece import wordpiece
+from clearhead.text.options import check_choice
 from clearhead.text.tokenizer import Tokenizer
 
 KINDS = ("bpe", "wordpiece", "unigram")
@@ -43,12 +45,10 @@ def train_tokenizer(
     min_frequency: how often a merge must be seen (not used by unigram). special_tokens: further ones, never split.
     lowercase: whether case is ignored; by default only wordpiece does.
     """
-    if kind not in KINDS:
-        raise InputError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}.{did_you_mean(str(kind), KINDS)}")
+    check_choice("kind", kind, KINDS)
     for name, value in (("vocab_size", vocab_size), ("min_frequency", min_frequency)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, but it is {value!r}.")
-    asked = _Asked(
+        Field(name=name, type=int, default=1, least=1).check(value)
+    options = _TrainingOptions(
         Corpus(files_or_iterable),
         vocab_size,
         min_frequency,
@@ -57,101 +57,102 @@ def train_tokenizer(
         show=show_progress and sys.stderr.isatty(),
         config={} if model_max_length is None else {"model_max_length": model_max_length},
     )
-    tokenizer = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}[kind](asked)
+    tokenizer = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}[kind](options)
     if len(tokenizer) > vocab_size:
         raise _too_small(vocab_size, len(tokenizer), "its characters and special tokens alone")
     return tokenizer
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _TrainingOptions:
     """What the caller asked for, checked."""
 
     corpus: Corpus
-    size: int
-    least: int
+    vocab_size: int
+    min_frequency: int
     extra: list[str]
     lowercase: bool
     show: bool
     config: dict[str, Any]
 
 
-def _train_bpe(asked: _Asked) -> Tokenizer:
-    tokens = list(dict.fromkeys([_END, *asked.extra]))
-    if asked.size < 256 + len(tokens):
-        raise _too_small(asked.size, 256 + len(tokens), f"256 bytes and {len(tokens)} special tokens")
+def _train_bpe(options: _TrainingOptions) -> Tokenizer:
+    tokens = list(dict.fromkeys([_END, *options.extra]))
+    if options.vocab_size < 256 + len(tokens):
+        raise _too_small(options.vocab_size, 256 + len(tokens), f"256 bytes and {len(tokens)} special tokens")
     backend = byte_bpe({}, [])
-    if asked.lowercase:
+    if options.lowercase:
         backend.normalizer = normalizers.Lowercase()
     trainer = trainers.BpeTrainer(
-        vocab_size=asked.size,
-        min_frequency=asked.least,
+        vocab_size=options.vocab_size,
+        min_frequency=options.min_frequency,
         special_tokens=tokens,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=asked.show,
+        show_progress=options.show,
     )
-    with progress(asked.show, asked.corpus.size) as advance:
-        _train(backend, asked.corpus.read(advance), trainer, asked.size)
+    with progress(options.show, options.corpus.size) as advance:
+        _train(backend, options.corpus.read(advance), trainer, options.vocab_size)
     BOS_EOS.wrap(backend, {}, {})
     return Tokenizer(
         backend,
-        asked.config,
+        options.config,
         named=by_name("gpt2").tokens,
-        extra=[token for token in asked.extra if token != _END],
+        extra=[token for token in options.extra if token != _END],
         # the GPT-2 class of `transformers` knows no normalizer
-        saved_class="PreTrainedTokenizerFast" if asked.lowercase else "GPT2Tokenizer",
+        saved_class="PreTrainedTokenizerFast" if options.lowercase else "GPT2Tokenizer",
     )
 
 
-def _train_wordpiece(asked: _Asked) -> Tokenizer:
+def _train_wordpiece(options: _TrainingOptions) -> Tokenizer:
     family = by_name("bert")
-    tokens = list(dict.fromkeys([*(family.tokens[name] for name in _WORDPIECE_ORDER), *asked.extra]))
-    backend = wordpiece({family.tokens["unk_token"]: 0}, family.tokens, lowercase=asked.lowercase)
-    with progress(asked.show, asked.corpus.size and 2 * asked.corpus.size) as advance:
-        starts, inside = _alphabet(backend, asked.corpus.read(advance, keep=True))
+    tokens = list(dict.fromkeys([*(family.tokens[name] for name in _WORDPIECE_ORDER), *options.extra]))
+    backend = wordpiece({family.tokens["unk_token"]: 0}, family.tokens, lowercase=options.lowercase)
+    with progress(options.show, options.corpus.size and 2 * options.corpus.size) as advance:
+        starts, inside = _alphabet(backend, options.corpus.read(advance, keep=True))
         letters = [f"##{char}" for char in sorted(inside)]
         needed = len(tokens) + len(letters) + len(starts | inside)
-        if asked.size < needed:
-            raise _too_small(asked.size, needed, f"{len(starts | inside)} characters and {len(tokens)} special tokens")
+        if options.vocab_size < needed:
+            parts = f"{len(starts | inside)} characters and {len(tokens)} special tokens"
+            raise _too_small(options.vocab_size, needed, parts)
         # The library numbers "##" letters in a random order and breaks ties by number. Passing them as special
         # tokens numbers them first; the vocabulary is taken from the result, and that mark is not.
         trainer = trainers.WordPieceTrainer(
-            vocab_size=asked.size,
-            min_frequency=asked.least,
+            vocab_size=options.vocab_size,
+            min_frequency=options.min_frequency,
             special_tokens=[*tokens, *letters],
-            show_progress=asked.show,
+            show_progress=options.show,
         )
-        _train(backend, asked.corpus.read(advance), trainer, asked.size)
-    backend = wordpiece(backend.get_vocab(), family.tokens, lowercase=asked.lowercase)
+        _train(backend, options.corpus.read(advance), trainer, options.vocab_size)
+    backend = wordpiece(backend.get_vocab(), family.tokens, lowercase=options.lowercase)
     backend.add_special_tokens(tokens)
     own = set(family.tokens.values())
     return Tokenizer(
         backend,
-        asked.config,
+        options.config,
         named=family.tokens,
-        extra=[token for token in asked.extra if token not in own],
+        extra=[token for token in options.extra if token not in own],
         model_input_names=family.inputs,
         saved_class="BertTokenizer",
     )
 
 
-def _train_unigram(asked: _Asked) -> Tokenizer:
-    tokens = list(dict.fromkeys([*_UNIGRAM_TOKENS.values(), *asked.extra]))
+def _train_unigram(options: _TrainingOptions) -> Tokenizer:
+    tokens = list(dict.fromkeys([*_UNIGRAM_TOKENS.values(), *options.extra]))
     unknown = _UNIGRAM_TOKENS["unk_token"]
-    backend = _unigram_pipeline(models.Unigram(), asked.lowercase)
+    backend = _unigram_pipeline(models.Unigram(), options.lowercase)
     trainer = trainers.UnigramTrainer(
-        vocab_size=asked.size, special_tokens=tokens, unk_token=unknown, show_progress=asked.show
+        vocab_size=options.vocab_size, special_tokens=tokens, unk_token=unknown, show_progress=options.show
     )
-    with progress(asked.show, asked.corpus.size) as advance:
-        _train(backend, asked.corpus.read(advance), trainer, asked.size)
+    with progress(options.show, options.corpus.size) as advance:
+        _train(backend, options.corpus.read(advance), trainer, options.vocab_size)
     scores = [(str(piece), float(score)) for piece, score in json.loads(backend.to_str())["model"]["vocab"]]
-    vocab = [(token, 0.0) for token in tokens] + _settled([item for item in scores if item[0] not in tokens])
-    backend = _unigram_pipeline(models.Unigram(vocab, unk_id=tokens.index(unknown)), asked.lowercase)
+    vocab = [(token, 0.0) for token in tokens] + _reproducible([item for item in scores if item[0] not in tokens])
+    backend = _unigram_pipeline(models.Unigram(vocab, unk_id=tokens.index(unknown)), options.lowercase)
     backend.add_special_tokens(tokens)
     END_EACH.wrap(backend, _UNIGRAM_TOKENS, {})
     own = set(_UNIGRAM_TOKENS.values())
     return Tokenizer(
-        backend, asked.config, named=_UNIGRAM_TOKENS, extra=[token for token in asked.extra if token not in own]
+        backend, options.config, named=_UNIGRAM_TOKENS, extra=[token for token in options.extra if token not in own]
     )
 
 
@@ -171,7 +172,7 @@ def _unigram_pipeline(model: models.Unigram, lowercase: bool) -> tokenizers.Toke
     return backend
 
 
-def _settled(scores: list[tuple[str, float]]) -> list[tuple[str, float]]:
+def _reproducible(scores: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """The same pieces with their scores made reproducible.
 
     The library adds numbers up in a random order, which shows in the last digits, and hands the lowest scores to
