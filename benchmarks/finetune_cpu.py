@@ -107,7 +107,7 @@ def clearhead_side(room: Path, precision: str, order: str) -> Any:
                 "data": {"train": str(room / "pairs.jsonl"), "cache": str(room / "tokens")},
                 "model": {"start": str(room / "bert")},
                 "batch": {"size": BATCH, "length": LONGEST, "bucket": order == "by length"},
-                "optimizer": {"lr": RATE, "weight_decay": 0.0, "clip": 1.0},
+                "optimizer": {"lr": RATE, "weight_decay": 0.0, "max_grad_norm": 1.0},
                 "schedule": {"name": "linear"},
                 "checkpoint": {"every": 10**9, "minutes": None},  # the Trainer writes none here either
                 "precision": precision,

@@ -24,13 +24,13 @@ import torch
 
 from clearhead.models.gpt2 import FAMILY, GPT2Config
 from clearhead.train import train
-from clearhead.train.engine.loop import Loop, Plan
-from clearhead.train.engine.memory import spare_memory
+from clearhead.train.data.types import Batch
+from clearhead.train.engine.checkpoints import Checkpoints
+from clearhead.train.engine.flops import peak_flops_per_second, training_flops
+from clearhead.train.engine.loop import Loop, LoopOptions
+from clearhead.train.engine.memory_saving import save_memory
 from clearhead.train.engine.optim import optimizer
-from clearhead.train.engine.peak import machine_peak, training_flops
-from clearhead.train.engine.state import Checkpoints
 from clearhead.train.engine.world import World
-from clearhead.train.objectives.base import Batch
 from clearhead.train.objectives.causal import CausalLM
 from clearhead.zoo.random_gpt2 import make as random_gpt2
 
@@ -53,10 +53,10 @@ def ours(ids: torch.Tensor, config: GPT2Config, name: str, device: torch.device)
     model = FAMILY.make(config, "causal-lm").to(device)
     objective = CausalLM(random_gpt2()[1], ids.shape[1], cross_documents=True)
     world = World(device)
-    module = objective.trained(model)
-    spare_memory(model, device)
+    module = objective.training_module(model)
+    save_memory(model, device)
     moving = optimizer(module, name, **ADAMW)
-    plan = Plan(steps=10**9, dtype=torch.bfloat16)
+    plan = LoopOptions(steps=10**9, dtype=torch.bfloat16)
     nowhere = Checkpoints(Path(tempfile.mkdtemp()), 1)
     loop = Loop(
         world.wrap(module, compile=True, even=True, once=True), objective, Same(ids), moving, plan, nowhere, world,
@@ -122,7 +122,7 @@ def speed(asked: argparse.Namespace) -> None:
         embd_pdrop=0.0,
     )
     ids = torch.randint(0, 50257, (asked.batch, asked.length), device=device)
-    peak = machine_peak(device, torch.bfloat16, 1.0)
+    peak = peak_flops_per_second(device, torch.bfloat16, 1.0)
     flops = training_flops(FAMILY.make(config, "causal-lm", device="meta"), asked.length)
     print(f"{device}, bf16, batch {asked.batch} × {asked.length}; a plain matmul here: {peak / 1e12:.0f} TFLOP/s")
     sides: dict[str, Callable[[], Callable[[], None]]] = {}

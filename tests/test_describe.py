@@ -204,7 +204,7 @@ def test_state_is_what_adamw_holds():
 
 
 def test_flops_of_training_are_those_the_loop_counts_by():
-    from clearhead.train.engine.peak import training_flops
+    from clearhead.train.engine.flops import training_flops
 
     for name, more in (("gpt2", {}), ("transformer", {"encoder_layers": 2})):
         model, d = small(name, **more)

@@ -34,6 +34,10 @@ class CheckpointError(ClearheadError, OSError):
     """A checkpoint is missing, broken, unsafe, or does not fit its configuration."""
 
 
+class TrainingStopped(ClearheadError, RuntimeError):
+    """Training cannot go on as it is. The message says what to change; the last good checkpoint is kept."""
+
+
 class TokenizerError(ClearheadError, ValueError):
     """A tokenizer cannot be loaded, trained or used as asked."""
 

@@ -354,8 +354,8 @@ def test_the_markup_of_prose_is_small_and_safe(browser, studio):  # noqa: F811
 EVENTS = [
     {"event": "begin", "step": 0, "steps": 100, "objective": "language-model", "family": "GPT-2", "parameters": 5,
      "device": "cpu", "devices": 1, "precision": "fp32"},
-    *({"event": "step", "step": n, "steps": 100, "loss": 9 - n / 20, "rate": 0.001, "gradient": 1.0,
-       "tokens_per_second": 1000.0 + n, "left": 3.0} for n in range(1, 60)),
+    *({"event": "step", "step": n, "steps": 100, "loss": 9 - n / 20, "lr": 0.001, "grad_norm": 1.0,
+       "units_per_second": 1000.0 + n, "eta": 3.0} for n in range(1, 60)),
     {"event": "evaluation", "step": 30, "metrics": {"loss": 7.7, "perplexity": 2208.0}, "best": True},
     {"event": "sample", "step": 30, "text": "Once upon a time <b>cats</b>"},
 ]  # fmt: skip

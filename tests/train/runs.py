@@ -12,7 +12,7 @@ from clearhead.train import Recipe
 from clearhead.train.engine.log import read_log
 
 WORDS = "the a cat dog bird sat ran sang on under near mat house tree old red small and then but .".split()
-TIMES = ("seconds", "tokens_per_second", "left", "share_of_peak")
+TIMES = ("seconds", "units_per_second", "eta", "mfu")
 
 
 def write_text(path: Path, lines: int = 120, seed: int = 0) -> Path:

@@ -130,7 +130,7 @@ def alone(asked: dict[str, object], stopped_at: int | None = None) -> None:
 
 def trouble(patch: pytest.MonkeyPatch, job: dict[str, object]) -> None:
     """At a step, one process gets a signal or fails. (How fast the machine is, nobody asks here.)"""
-    patch.setattr("clearhead.train.engine.run.machine_peak", lambda *_: 0.0)
+    patch.setattr("clearhead.train.run.assembly.peak_flops_per_second", lambda *_: 0.0)
     plain = Loop._step
 
     def step(self: Loop, number: int) -> None:
@@ -148,7 +148,7 @@ def work(path: str) -> None:
     from clearhead.train.engine import distributed
 
     torch.set_num_threads(1)
-    distributed.TALKING = distributed.COMPUTING = timedelta(seconds=20)
+    distributed.CONTROL_TIMEOUT = distributed.COMPUTE_TIMEOUT = timedelta(seconds=20)
     for job in json.loads(Path(path).read_text()):
         os.environ["MASTER_PORT"] = str(job["port"])
         if "copy" in job and os.environ["RANK"] == "0":
@@ -298,7 +298,7 @@ def test_when_one_fails_the_other_hears_of_it(runs):
     _, said = runs
     first, second = said["fails"]
     assert second["error"] == "RuntimeError"
-    assert first["error"] == "OthersLost"
+    assert first["error"] == "PeerLost"
     assert "its own message" in first["message"]
 
 

@@ -6,15 +6,20 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, TrainingStopped
 from clearhead.train import train
+from clearhead.train.data.types import Batch
+from clearhead.train.engine.checkpoints import Checkpoints, Progress
+from clearhead.train.engine.divergence import FOR_STEPS
 from clearhead.train.engine.ema import EMA
-from clearhead.train.engine.loop import FOR_STEPS, Loop, Plan, TrainingStopped, enough_memory, rises, seed_of
+from clearhead.train.engine.evaluation import Evaluation
+from clearhead.train.engine.loop import Loop, LoopOptions, seed_of
+from clearhead.train.engine.memory_saving import explain_out_of_memory
 from clearhead.train.engine.optim import optimizer
 from clearhead.train.engine.schedules import schedule
-from clearhead.train.engine.state import Checkpoints, Progress
 from clearhead.train.engine.world import World
-from clearhead.train.objectives.base import Batch, Objective
+from clearhead.train.objectives import OBJECTIVES, objective_class
+from clearhead.train.objectives.base import Objective
 from clearhead.train.objectives.causal import CausalLM
 from tests.train.runs import recipe, weights
 
@@ -24,7 +29,7 @@ class Line(Objective):
 
     name = "line"
     task = "none"
-    factors = {"fit": 1.0, "size": 0.5}
+    loss_weights = {"fit": 1.0, "size": 0.5}
 
     def __init__(self) -> None:
         pass
@@ -80,15 +85,15 @@ class Descent:
 def line(folder, steps=5, batches=None, **more) -> Loop:
     torch.manual_seed(0)
     module = nn.Linear(3, 1)
-    plan = Plan(steps, **{"clip": None, "log_every": 3} | more.pop("plan", {}))
-    given = {"prepare": lambda step: 0.1, "objective": Line(), "optimizer": Descent(module)} | more
+    options = LoopOptions(steps, **{"max_grad_norm": None, "log_every": 3} | more.pop("options", {}))
+    parts = {"prepare": lambda step: 0.1, "objective": Line(), "optimizer": Descent(module)} | more
     return Loop(
         module=module,
         batches=batches or Points(),
-        plan=plan,
+        options=options,
         checkpoints=Checkpoints(folder, 2),
         world=World(torch.device("cpu")),
-        **given,
+        **parts,
     )
 
 
@@ -100,10 +105,10 @@ def test_parts_of_a_batch_are_the_batch(tmp_path):
     for one, other in zip(whole.optimizer.gradients, cut.optimizer.gradients, strict=True):
         for a, b in zip(one, other, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
-    assert whole.progress.tokens == cut.progress.tokens == 30
+    assert whole.progress.units == cut.progress.units == 30
 
 
-def test_terms_are_added_by_their_factors(tmp_path):
+def test_terms_are_added_by_their_weights(tmp_path):
     loop = line(tmp_path, steps=1)
     w = loop.module.weight.detach().clone().requires_grad_()
     b = loop.module.bias.detach().clone().requires_grad_()
@@ -116,24 +121,24 @@ def test_terms_are_added_by_their_factors(tmp_path):
     torch.testing.assert_close(loop.optimizer.gradients[0], [w.grad, b.grad])
     assert seen[0]["loss"] == pytest.approx(loss.item(), rel=1e-6)
     assert seen[0]["terms"]["size"] == pytest.approx(float((w**2).sum()), rel=1e-6)
-    assert seen[0]["gradient"] == pytest.approx(math.sqrt(float((w.grad**2).sum() + (b.grad**2).sum())), rel=1e-5)
+    assert seen[0]["grad_norm"] == pytest.approx(math.sqrt(float((w.grad**2).sum() + (b.grad**2).sum())), rel=1e-5)
 
 
 @pytest.mark.parametrize("longest", [0.1, 100.0])
 def test_clipping(tmp_path, longest):
     seen = []
-    loop = line(tmp_path, plan={"clip": longest, "log_every": 1}, watchers=[seen.append])
+    loop = line(tmp_path, options={"max_grad_norm": longest, "log_every": 1}, watchers=[seen.append])
     loop.run()
     lengths = [math.sqrt(sum(float((g**2).sum()) for g in gradients)) for gradients in loop.optimizer.gradients]
     for length, event in zip(lengths, seen, strict=True):
-        assert length == pytest.approx(min(event["gradient"], longest), rel=1e-4)  # what is told is the length before
+        assert length == pytest.approx(min(event["grad_norm"], longest), rel=1e-4)  # what is told is the length before
 
 
 def test_a_part_without_labels_does_no_harm(tmp_path):
     """A mean over nothing is not a number; it counts for nothing too."""
 
     class Some(Line):
-        factors = {"words": 1.0}
+        loss_weights = {"words": 1.0}
 
         def losses(self, model, batch):
             scores = model(batch.inputs["x"]).expand(-1, 2)
@@ -163,7 +168,7 @@ def test_rates_are_those_of_the_step(tmp_path):
         seen = []
 
         def watch(event):
-            seen.append((event["step"], event["rate"]))
+            seen.append((event["step"], event["lr"]))
             loop._asked_to_stop = event["step"] == stop
 
         loop.watchers = [watch]
@@ -171,7 +176,7 @@ def test_rates_are_those_of_the_step(tmp_path):
         return seen
 
     def made() -> Loop:
-        loop = line(tmp_path, steps=6, plan={"log_every": 1})
+        loop = line(tmp_path, steps=6, options={"log_every": 1})
         moving = optimizer(loop.module, "adamw", lr=0.5)
         loop.optimizer = moving
 
@@ -192,7 +197,7 @@ def test_rates_are_those_of_the_step(tmp_path):
 
 
 def test_evaluation_sees_the_average_and_gives_the_weights_back(tmp_path):
-    loop = line(tmp_path, plan={"evaluate_every": 1})
+    loop = line(tmp_path, options={"evaluate_every": 1})
     loop.ema = EMA(loop.module, 0.5, warmup=False)
     average = [p.detach().clone() for p in loop.module.parameters()]
     seen = []
@@ -205,7 +210,7 @@ def test_evaluation_sees_the_average_and_gives_the_weights_back(tmp_path):
     loop.evaluate = evaluate
     plain = line(tmp_path / "plain")
     for n in range(5):
-        loop.plan.steps = plain.plan.steps = n + 1
+        loop.options.steps = plain.options.steps = n + 1
         loop.run()
         plain.run()
         own = [p.detach() for p in plain.module.parameters()]
@@ -226,7 +231,8 @@ def test_evaluation_changes_no_weight(tmp_path):
                                                   ("loss", [math.nan, 2, 3], 4), ("loss", [1, 1, 1], 2)])  # fmt: skip
 def test_the_best_weights_are_exported(tmp_path, monkeypatch, metric, values, best):
     told = iter([values[0], *values])  # one to look which measures there are
-    monkeypatch.setattr("clearhead.train.engine.run._Run._measured", lambda *_: {metric: next(told, 0.5), "other": 0.0})
+    monkeypatch.setattr(Evaluation, "metrics", lambda *_: {metric: next(told, 0.5), "other": 0.0})
+    monkeypatch.setattr(CausalLM, "higher_is_better", frozenset({"accuracy"}))
     keep = {"every": 2, "keep": 3}
     result = train(recipe(tmp_path, evaluation={"every": 2, "metric": metric}, checkpoint=keep))
     assert result.step == 6
@@ -246,13 +252,33 @@ def test_the_average_is_exported(tmp_path):
     assert (averages[0]["head.output.weight"] != averages[1]["transformer.wte.weight"]).any()
 
 
-def test_which_measures_rise():
-    assert rises("accuracy") and rises("macro_f1") and rises("bleu") and rises("masked_accuracy")
-    assert not rises("loss") and not rises("perplexity") and not rises("bits_per_byte")
+SCORES = {
+    "masked-lm distillation": {"masked_accuracy"},
+    "translation-lm": {"masked_accuracy"},
+    "bert-pretraining": {"masked_accuracy", "next_sentence_accuracy"},
+    "sentence-order": {"masked_accuracy", "sentence_order_accuracy"},
+    "replaced-token": {"masked_accuracy", "recall", "precision"},
+    "permutation-lm": {"target_accuracy"},
+    "causal-lm span-corruption denoising": set(),
+    "seq2seq prompted-lm": {"bleu"},
+    "classification classification-distillation": {"accuracy", "macro_f1", "pearson"},
+    "gpt-classification gpt-entailment gpt-similarity": {"accuracy", "macro_f1", "pearson"},
+    "tagging": {"f1", "precision", "recall", "accuracy"},
+    "question-answering": {"exact_positions", "exact_match", "f1"},
+    "multiple-choice gpt-multiple-choice": {"accuracy"},
+    "sentence-softmax sentence-similarity": {"accuracy", "macro_f1", "pearson"},
+    "sentence-contrastive sentence-triplet": {"accuracy", "macro_f1", "pearson"},
+}
+
+
+def test_objectives_say_which_of_their_metrics_should_rise():
+    """Of a loss, a perplexity and bits per byte less is better."""
+    expected = {name: scores for names, scores in SCORES.items() for name in names.split()}
+    assert {name: set(objective_class(name).higher_is_better) for name in OBJECTIVES} == expected
 
 
 def test_a_measure_that_disappears(tmp_path):
-    loop = line(tmp_path, plan={"evaluate_every": 1, "metric": "f1"}, evaluate=lambda: {"loss": 1.0})
+    loop = line(tmp_path, options={"evaluate_every": 1, "metric": "f1"}, evaluate=lambda: {"loss": 1.0})
     with pytest.raises(TrainingStopped, match="no measure 'f1'"):
         loop.run()
 
@@ -296,13 +322,20 @@ def test_not_a_number(tmp_path, monkeypatch, log_every):
         assert Checkpoints(tmp_path / "run/checkpoints", 2).steps()[-1] == 6
         assert finite_everywhere(tmp_path / "run/checkpoints")
     assert messages[0] == messages[1]
-    for words in ("step 8 ", "not a number", "step 6 is kept", "optimizer.lr", "schedule.warmup", "optimizer.clip"):
+    for words in (
+        "step 8 ",
+        "not a number",
+        "step 6 is kept",
+        "optimizer.lr",
+        "schedule.warmup",
+        "optimizer.max_grad_norm",
+    ):
         assert words in messages[0]
 
 
 def test_an_exploding_loss(tmp_path):
     class Growing(Line):
-        factors = {"fit": 1.0}
+        loss_weights = {"fit": 1.0}
         calls = 0
 
         def losses(self, model, batch):
@@ -311,14 +344,14 @@ def test_an_exploding_loss(tmp_path):
 
     for log_every in (1, 7):
         Growing.calls = 0
-        loop = line(tmp_path / str(log_every), 50, objective=Growing(), plan={"log_every": log_every})
+        loop = line(tmp_path / str(log_every), 50, objective=Growing(), options={"log_every": log_every})
         with pytest.raises(TrainingStopped, match=rf"step {3 + FOR_STEPS} .*exploded.*was 1 at first.*optimizer.lr"):
             loop.run()
 
 
 def test_one_odd_batch_is_no_explosion(tmp_path):
     class Odd(Line):
-        factors = {"fit": 1.0}
+        loss_weights = {"fit": 1.0}
         calls = 0
 
         def losses(self, model, batch):
@@ -331,7 +364,7 @@ def test_one_odd_batch_is_no_explosion(tmp_path):
 
 def test_a_last_update_that_spoils_the_weights(tmp_path):
     """The loss was a number, the weights after it are none: nothing is written."""
-    loop = line(tmp_path, steps=3, plan={"checkpoint_every": 1})
+    loop = line(tmp_path, steps=3, options={"checkpoint_every": 1})
     loop.optimizer.rate = 0.01
 
     def prepare(step: int) -> float:
@@ -345,7 +378,7 @@ def test_a_last_update_that_spoils_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "plan, writing, since, due",
+    "options, writing, since, due",
     [
         ({}, 0.1, 59, False), ({}, 0.1, 61, True),  # no sooner than after a minute
         ({}, 2.0, 99, False), ({}, 2.0, 101, True),  # a fiftieth of the time
@@ -354,13 +387,13 @@ def test_a_last_update_that_spoils_the_weights(tmp_path):
         ({"checkpoint_every": 3}, 0.1, 9999, False),
     ],
 )  # fmt: skip
-def test_when_a_checkpoint_is_due(tmp_path, monkeypatch, plan, writing, since, due):
-    loop = line(tmp_path, plan=plan)
-    loop.progress.step, loop._writing, loop._saved = 4, writing, 1000.0
+def test_when_a_checkpoint_is_due(tmp_path, monkeypatch, options, writing, since, due):
+    loop = line(tmp_path, options=options)
+    loop.progress.step, loop._save_seconds, loop._saved_at = 4, writing, 1000.0
     monkeypatch.setattr("clearhead.train.engine.loop.time.perf_counter", lambda: 1000.0 + since)
-    assert loop._is_due() is due
-    loop.progress.beyond = 1
-    assert not loop._is_due()
+    assert loop._checkpoint_is_due() is due
+    loop.progress.exploded_steps = 1
+    assert not loop._checkpoint_is_due()
 
 
 def test_a_short_run_writes_one_checkpoint(tmp_path):
@@ -394,7 +427,7 @@ def test_not_enough_memory(tmp_path, monkeypatch, error):
 
 def test_other_errors_stay_what_they_are():
     for error in (RuntimeError("shapes do not fit"), CheckpointError("no room"), TrainingStopped("out of memory")):
-        with pytest.raises(type(error)) as caught, enough_memory():
+        with pytest.raises(type(error)) as caught, explain_out_of_memory():
             raise error
         assert caught.value is error
 
@@ -402,4 +435,4 @@ def test_other_errors_stay_what_they_are():
 def test_draws_of_a_step_are_its_own():
     seeds = {seed_of(a, b, c) for a in range(3) for b in range(50) for c in range(3)}
     assert len(seeds) == 450 and all(0 <= seed < 2**63 for seed in seeds)
-    assert Progress().beyond == 0
+    assert Progress().exploded_steps == 0

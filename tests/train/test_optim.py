@@ -8,9 +8,9 @@ from torch import nn
 
 from clearhead import models
 from clearhead.errors import CheckpointError, InputError
+from clearhead.train.engine.freezing import discriminative
 from clearhead.train.engine.muon import hidden_matrices
 from clearhead.train.engine.optim import decayed, optimizer
-from clearhead.train.engine.unfreezing import discriminative
 
 TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
 FAMILIES = {

@@ -15,10 +15,10 @@ from clearhead import models
 from clearhead.errors import CheckpointError, ConfigError, InputError
 from clearhead.text import load_tokenizer, train_tokenizer
 from clearhead.train import read_recipe, train
-from clearhead.train.engine.run import _Run
 from clearhead.train.objectives import OBJECTIVES
 from clearhead.train.objectives.causal import CausalLM
 from clearhead.train.objectives.distillation import student_of
+from clearhead.train.run.data import workers_for
 from tests.train.runs import WORDS, check_command, left_by, recipe, weights
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -290,23 +290,23 @@ def test_an_objective_that_knows_one_language(tmp_path):
         ("seq2seq", {"num_beam": 2}, "Did you mean num_beams"),
         ("seq2seq", {"num_beams": 0}, "num_beams is 0"),
         ("seq2seq", {"num_return_sequences": 2}, "answered once"),
-        ("question-answering", {"num_beams": 2}, "examined in one way"),
-        ("masked-lm", {"num_beams": 2}, "examined in one way"),
+        ("question-answering", {"num_beams": 2}, "evaluated in one way"),
+        ("masked-lm", {"num_beams": 2}, "evaluated in one way"),
     ],
 )
-def test_what_the_examination_is_asked_is_checked_before_the_run(tmp_path, name, options, words):
-    with pytest.raises(ConfigError, match=f"evaluation.options: .*{words}"):
-        train(case(tmp_path, name, "run", evaluation__options=options))
+def test_test_options_are_checked_before_the_run(tmp_path, name, options, words):
+    with pytest.raises(ConfigError, match=f"evaluation.test_options: .*{words}"):
+        train(case(tmp_path, name, "run", evaluation__test_options=options))
     assert not (tmp_path / "run").exists()
 
 
 def test_options_that_go_with_beams_go_with_the_objectives_own(tmp_path):
-    changes = {"evaluation__options": {"length_penalty": 2.0, "early_stopping": True, "max_new_tokens": 3}}
+    changes = {"evaluation__test_options": {"length_penalty": 2.0, "early_stopping": True, "max_new_tokens": 3}}
     assert "bleu" in train(case(tmp_path, "seq2seq", "run", **changes)).test
 
 
-def test_an_examination_without_test_data(tmp_path):
-    changes = {"data": {"train": str(rows_file(tmp_path, "pairs"))}, "evaluation": {"options": {"num_beams": 2}}}
+def test_test_options_without_test_data(tmp_path):
+    changes = {"data": {"train": str(rows_file(tmp_path, "pairs"))}, "evaluation": {"test_options": {"num_beams": 2}}}
     with pytest.raises(ConfigError, match=r"set data\.test"):
         train(case(tmp_path, "seq2seq", "run", **changes))
 
@@ -443,7 +443,7 @@ def test_what_stands_in_the_folder(tmp_path):
         "tokenizer",
     }
     facts = json.loads((result.folder / "result.json").read_text())
-    assert facts["step"] == 3 and facts["tokens"] > 0 and facts["test"] == result.test
+    assert facts["step"] == 3 and facts["units"] > 0 and facts["test"] == result.test
 
 
 def test_lora_where_an_adapter_has_no_name(tmp_path):
@@ -517,14 +517,13 @@ def test_held_out_blocks_are_read_in_batches_of_their_own_size(tmp_path, monkeyp
     assert max(sizes) == 2
 
 
-def test_large_data_and_data_of_unknown_size_have_workers(tmp_path):
-    run = SimpleNamespace(recipe=read_recipe(recipe(tmp_path, data__workers=2)))
-    assert [_Run._workers(run, SimpleNamespace(size=size)) for size in (10**8, None, 10)] == [2, 2, 0]
+def test_large_data_and_data_of_unknown_size_have_workers():
+    assert [workers_for(SimpleNamespace(size=size), 2) for size in (10**8, None, 10)] == [2, 2, 0]
 
 
 def test_kernels_are_loaded_before_the_first_step(tmp_path, monkeypatch):
     """Whether a sample was written before a step must not decide how its frozen layers round their sums."""
     loaded = []
-    monkeypatch.setattr("clearhead.train.engine.run.cpu_kernels.load", lambda: loaded.append(True))
+    monkeypatch.setattr("clearhead.train.run.train.cpu_kernels.load", lambda: loaded.append(True))
     train(recipe(tmp_path), watchers=[lambda event: event["event"] == "begin" and loaded.append("begin")])
     assert loaded[:2] == [True, "begin"]

@@ -17,10 +17,11 @@ from clearhead import files, pipeline
 from clearhead.text import train_tokenizer
 from clearhead.train import train
 from clearhead.train.data.table import TableWriter
-from clearhead.train.engine import run, state
+from clearhead.train.engine import checkpoints
+from clearhead.train.engine.flops import peak_flops_per_second
 from clearhead.train.engine.log import Log
 from clearhead.train.engine.loop import Loop
-from clearhead.train.engine.peak import machine_peak
+from clearhead.train.run import data, export, folder, tokenizer
 
 
 class Clock:
@@ -61,7 +62,7 @@ def ticking_texts(clock: Clock):
 
 
 def half_written(clock: Clock):
-    real = state.save_file
+    real = checkpoints.save_file
 
     def instead(tensors, path):
         Path(path).write_bytes(b"half of it")
@@ -74,13 +75,13 @@ def half_written(clock: Clock):
 
 def child(said: dict, kill_at: int | None, answer: int) -> None:
     clock = Clock(kill_at)
-    run.train_tokenizer = ticking_texts(clock)
-    state.save_file = half_written(clock)
+    tokenizer.train_tokenizer = ticking_texts(clock)
+    checkpoints.save_file = half_written(clock)
     for owner, name in (
-        (TableWriter, "_finish"), (TableWriter, "_close_shard"), (Loop, "_step"), (Loop, "_evaluated"),
-        (Log, "__call__"), (state.Checkpoints, "_tidy"), (state.Checkpoints, "_sweep"), (files, "fsync"),
-        (run, "atomic_write"),
-        (pipeline.Pipeline, "save"), (Path, "rename"), (run, "prepare"),
+        (TableWriter, "_finish"), (TableWriter, "_close_shard"), (Loop, "_step"), (Loop, "_evaluate"),
+        (Log, "__call__"), (checkpoints.Checkpoints, "_tidy"), (checkpoints.Checkpoints, "_sweep"),
+        (files, "fsync"), (folder, "atomic_write"), (export, "atomic_write"),
+        (pipeline.Pipeline, "save"), (Path, "rename"), (data, "prepare"),
     ):  # fmt: skip
         clock.around(owner, name)
     result = train(said)
@@ -89,7 +90,7 @@ def child(said: dict, kill_at: int | None, answer: int) -> None:
 
 def main() -> None:
     torch.set_num_threads(1)
-    machine_peak(torch.device("cpu"), torch.float32)
+    peak_flops_per_second(torch.device("cpu"), torch.float32)
     for line in sys.stdin:
         asked = json.loads(line)
         reading, writing = os.pipe()

@@ -8,19 +8,19 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from clearhead.views.training import amount, curve, draw, duration, line_of, number, power, roughly, story_of
+from clearhead.views.training import amount, curve, draw, duration, history_of, line_of, number, power, roughly
 
 BEGIN = {
     "event": "begin", "step": 0, "steps": 1000, "out": "runs/mine", "objective": "causal-lm", "family": "GPT-2",
     "parameters": 124_439_808, "examples": 5000, "steps_per_epoch": 400, "device": "cpu", "devices": 1,
-    "precision": "fp32",
+    "precision": "fp32", "unit": "token",
 }  # fmt: skip
 
 
 def step(n, loss, **more):
     return {
-        "event": "step", "step": n, "steps": 1000, "loss": loss, "rate": 3e-4, "gradient": 0.8, "tokens": n * 4096,
-        "tokens_per_second": 12_345.6, "seconds": n * 0.5, "left": (1000 - n) * 0.5, "share_of_peak": 0.25, **more,
+        "event": "step", "step": n, "steps": 1000, "loss": loss, "lr": 3e-4, "grad_norm": 0.8, "units": n * 4096,
+        "units_per_second": 12_345.6, "seconds": n * 0.5, "eta": (1000 - n) * 0.5, "mfu": 0.25, **more,
     }  # fmt: skip
 
 
@@ -40,28 +40,28 @@ def run(until):
 
 def shown(events, width, height=45, **more):
     console = Console(width=width, height=height, file=io.StringIO(), color_system=None)
-    console.print(draw(story_of(events), width, height, **more))
+    console.print(draw(history_of(events), width, height, **more))
     return console.file.getvalue().splitlines()
 
 
-def test_the_story_of_a_run_that_went_on():
+def test_the_history_of_a_run_that_went_on():
     first = [BEGIN, step(10, 5.0), evaluation(10, 5.1), step(20, 4.0), step(30, 3.9), evaluation(30, 4.0)]
     again = [{**BEGIN, "step": 20}, step(30, 3.0), evaluation(30, 6.0, best=False)]
-    story = story_of(first + again)
-    assert story.training == [(10, 5.0), (20, 4.0), (30, 3.0)]  # what was done anew replaces what was done
-    assert story.held_out == [(10, 5.1), (30, 6.0)]
-    assert story.evaluation["metrics"]["loss"] == 6.0
-    assert story.best["metrics"]["loss"] == 4.0
-    assert not story.end
-    assert story_of([*first, {"event": "end", "step": 30, "finished": True}]).end["finished"]
-    assert not story_of([*first, {"event": "end", "step": 30, "finished": False}, BEGIN]).end  # it goes on
+    history = history_of(first + again)
+    assert history.training == [(10, 5.0), (20, 4.0), (30, 3.0)]  # what was done anew replaces what was done
+    assert history.held_out == [(10, 5.1), (30, 6.0)]
+    assert history.evaluation["metrics"]["loss"] == 6.0
+    assert history.best["metrics"]["loss"] == 4.0
+    assert not history.end
+    assert history_of([*first, {"event": "end", "step": 30, "finished": True}]).end["finished"]
+    assert not history_of([*first, {"event": "end", "step": 30, "finished": False}, BEGIN]).end  # it goes on
 
 
 def test_a_long_run_keeps_its_shape_in_few_points():
-    story = story_of([BEGIN, *(step(n, 1000.0 - n / 10) for n in range(1, 9_001))])
-    assert len(story.training) <= 2048
-    assert story.training[-1] == (9000, 100.0)  # the newest as it was
-    assert all(abs(loss - (1000 - n / 10)) < 1 for n, loss in story.training)
+    history = history_of([BEGIN, *(step(n, 1000.0 - n / 10) for n in range(1, 9_001))])
+    assert len(history.training) <= 2048
+    assert history.training[-1] == (9000, 100.0)  # the newest as it was
+    assert all(abs(loss - (1000 - n / 10)) < 1 for n, loss in history.training)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
@@ -169,8 +169,8 @@ def test_lines():
     assert line_of(BEGIN) == "GPT-2, 124.4 M parameters, causal-lm, cpu, fp32: 1,000 steps, 5,000 examples"
     assert line_of({**BEGIN, "step": 30}).endswith("Going on from step 30.")
     assert "cuda × 8, bf16" in line_of({**BEGIN, "device": "cuda", "devices": 8, "precision": "bf16"})
-    told = line_of(step(100, 2.5))
-    assert told == "step 100 of 1,000  loss 2.500  rate 3.0e-4  gradient 0.800  12,346 tokens/s  7 min 30 s left"
+    told = line_of(step(100, 2.5), "token")
+    assert told == "step 100 of 1,000  loss 2.500  lr 3.0e-4  grad norm 0.800  12,346 tokens/s  7 min 30 s left"
     assert line_of(evaluation(100, 2.5)) == "step 100  held out: loss 2.500, perplexity 12.182  (best)"
     assert line_of({"event": "note", "step": 1, "text": "a note"}) == "a note"
     assert line_of({"event": "end", "step": 1}) is None

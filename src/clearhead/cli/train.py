@@ -26,8 +26,8 @@ from clearhead.errors import ClearheadError, InputError
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from clearhead.train import Recipe, Result
-    from clearhead.views.training import Story
+    from clearhead.train import Recipe, TrainingResult
+    from clearhead.views.training import RunHistory
 
 EVERY = 10.0  # seconds between two lines, where there is no terminal
 TRIED = 3  # steps of a dry run
@@ -89,32 +89,32 @@ def command(
         raise InputError("Say which recipe: a file, or a shipped one (clearhead train --list).")
     from clearhead.zoo.recipes import find_recipe
 
-    path, given = find_recipe(recipe), _complete(settings or [])
-    if show and not given:
+    path, overrides = find_recipe(recipe), _complete(settings or [])
+    if show and not overrides:
         sys.stdout.write(path.read_text(encoding="utf-8"))
         return
-    leads = int(os.environ.get("RANK", "0")) == 0
+    is_main = int(os.environ.get("RANK", "0")) == 0
     with waiting("Getting ready …"):
         from clearhead.train.recipe import read_recipe, write_recipe
     try:
-        asked = read_recipe(path, given)
+        checked = read_recipe(path, overrides)
     except ClearheadError:  # under torchrun every process reads the recipe, and one complains
-        if leads:
+        if is_main:
             raise
         raise typer.Exit(1) from None
     if show:
-        sys.stdout.write(write_recipe(asked))
+        sys.stdout.write(write_recipe(checked))
     elif dry_run:
-        _dry_run(asked, as_json)
+        _dry_run(checked, as_json)
     else:
-        _train(asked, leads, plain, as_json)
+        _train(checked, is_main, plain, as_json)
 
 
 def _complete(settings: list[str]) -> list[str]:
     """Held-out data that is named takes the place of a share of the training data that the recipe keeps back."""
-    said = {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in settings)}
-    named = any(f"{key}.".startswith("data.valid.") and value not in ("", "null", "~") for key, value in said.items())
-    return [*settings, "data.held_out=0"] if named and "data.held_out" not in said else settings
+    keys = {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in settings)}
+    named = any(f"{key}.".startswith("data.valid.") and value not in ("", "null", "~") for key, value in keys.items())
+    return [*settings, "data.held_out=0"] if named and "data.held_out" not in keys else settings
 
 
 def _list() -> None:
@@ -128,40 +128,40 @@ def _list() -> None:
 # ---- a run
 
 
-def _train(recipe: Recipe, leads: bool, plain: bool, as_json: bool) -> None:
-    if leads:
+def _train(recipe: Recipe, is_main: bool, plain: bool, as_json: bool) -> None:
+    if is_main:
         note(f"Preparing {recipe.out} …")
-    watcher = _Lines() if plain or not leads or not err().is_terminal else _View()
+    watcher = _Lines() if plain or not is_main or not err().is_terminal else _View()
     try:
         with watcher:
             from clearhead.train import train
 
             result = train(recipe, watchers=[watcher])
     except KeyboardInterrupt:
-        if leads:
+        if is_main:
             note("Stopped. The same command goes on from the last checkpoint, if there was one.")
         raise typer.Exit(130) from None
-    if not leads:
+    if not is_main:
         return
     if as_json:
         print_json({"finished": result.finished, "step": result.step, "metrics": result.metrics, "test": result.test,
                     "model": str(result.model) if result.finished else None})  # fmt: skip
     else:
-        _tell(result, recipe)
+        _print_result(result, recipe)
     if not result.finished:
         raise typer.Exit(130)
 
 
-def _tell(result: Result, recipe: Recipe) -> None:
+def _print_result(result: TrainingResult, recipe: Recipe) -> None:
     """What came out of it, and what to do next."""
     from clearhead.views.training import measures
 
     if not result.finished:
         note(f"Stopped after step {result.step:,}. The same command goes on from there.")
         return
-    told = {"held out": measures(result.metrics), "test": measures(result.test), "model": f"{result.model}"}
+    rows = {"held out": measures(result.metrics), "test": measures(result.test), "model": f"{result.model}"}
     out().print()
-    out().print(table_of({name: value for name, value in told.items() if value}))
+    out().print(table_of({name: value for name, value in rows.items() if value}))
     out().print(f"\nTry it:\n\n  {next_command(recipe, result.model)}\n", markup=False, soft_wrap=True)
 
 
@@ -188,8 +188,8 @@ def next_command(recipe: Recipe, model: Path) -> str:
         answer = "y.logits.item()"
     elif name == "classification" and recipe.objective.get("problem_type") == "multi_label_classification":
         answer = "[p.model.config.id2label[n] for n in (y.logits[0] > 0).nonzero().flatten().tolist()]"
-    given = "**{n: t[None] for n, t in x.items()}" if name == "multiple-choice" else "**x"
-    ask = f"x = p.tokenizer({texts}, return_tensors='pt', padding=True); y = p.model({given})"
+    inputs = "**{n: t[None] for n, t in x.items()}" if name == "multiple-choice" else "**x"
+    ask = f"x = p.tokenizer({texts}, return_tensors='pt', padding=True); y = p.model({inputs})"
     return f'python -c "{begin}; {ask}; print({answer})"'
 
 
@@ -216,7 +216,8 @@ class _Lines:
     """A line now and then: for a file, a pipe, or a terminal that should stay quiet."""
 
     def __init__(self) -> None:
-        self.said = -EVERY  # when a step was last told
+        self.printed = -EVERY  # when a step was last printed
+        self.unit = "unit"
         self.listens = False
 
     def __enter__(self) -> Self:
@@ -228,14 +229,16 @@ class _Lines:
     def __call__(self, event: dict[str, Any]) -> None:
         from clearhead.views.training import line_of
 
+        if event["event"] == "begin":
+            self.unit = event["unit"]
         if event["event"] == "step" and not self.listens:
             self.listens = _on_interrupt(lambda: os.write(2, f"{STOPPING}\n".encode()))
         if event["event"] == "step":
             now = time.monotonic()
-            if now - self.said < EVERY and event["step"] != event["steps"]:
+            if now - self.printed < EVERY and event["step"] != event["steps"]:
                 return
-            self.said = now
-        line = line_of(event)
+            self.printed = now
+        line = line_of(event, self.unit)
         if line is not None:
             print(line, file=sys.stderr, flush=True)
 
@@ -244,9 +247,9 @@ class _View:
     """The live picture. It starts with the run; before that, tokenising has its own bar."""
 
     def __init__(self) -> None:
-        from clearhead.views.training import Story
+        from clearhead.views.training import RunHistory
 
-        self.story = Story()
+        self.history = RunHistory()
         self.newest = time.monotonic()
         self.stopping = False
         self.stderr = sys.stderr
@@ -265,7 +268,7 @@ class _View:
             sys.stderr = self.stderr
 
     def __call__(self, event: dict[str, Any]) -> None:
-        self.story.hear(event)
+        self.history.add(event)
         self.newest = time.monotonic()
         if event["event"] == "note":
             self.console.print(event["text"], style="dim", markup=False)
@@ -289,14 +292,14 @@ class _View:
 
     def picture(self) -> RenderableType:
         words = Text(STOPPING) if self.stopping else Text("Ctrl-C stops; the same command goes on.", style="dim")
-        return _picture(self.story, self.console, time.monotonic() - self.newest, words)
+        return _picture(self.history, self.console, time.monotonic() - self.newest, words)
 
 
-def _picture(story: Story, console: Console, since: float, footer: Text) -> RenderableType:
+def _picture(history: RunHistory, console: Console, since: float, footer: Text) -> RenderableType:
     from clearhead.views.training import draw
 
     height = console.height - 1 if console.is_terminal else 50
-    return draw(story, console.width, height, since, None if story.end else footer)
+    return draw(history, console.width, height, since, None if history.end else footer)
 
 
 class _Above(FileProxy):
@@ -331,13 +334,13 @@ def _dry_run(recipe: Recipe, as_json: bool) -> None:
     if "RANK" in os.environ:
         raise InputError("A dry run is for one process: leave torchrun out.")
     note(f"Preparing as the run would, and taking {TRIED} steps …")
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
 
     class Enough(Exception):
         pass
 
     def watch(event: dict[str, Any]) -> None:
-        told.append(event)
+        events.append(event)
         if event["event"] == "step" and event["step"] >= TRIED:
             raise Enough
 
@@ -346,24 +349,24 @@ def _dry_run(recipe: Recipe, as_json: bool) -> None:
     with TemporaryDirectory() as folder, suppress(Enough):
         data = replace(recipe.data, cache=None)
         train(replace(recipe, out=str(Path(folder) / "run"), data=data, log_every=1), watchers=[watch])
-    begin = next(event for event in told if event["event"] == "begin")
-    first, *_, step = (event for event in told if event["event"] == "step")
+    begin = next(event for event in events if event["event"] == "begin")
+    first, *_, step = (event for event in events if event["event"] == "step")
     from clearhead.views.training import amount, number, roughly
 
     epochs = begin["steps"] / max(begin["steps_per_epoch"], 1)
-    whole = roughly(step["left"] * begin["steps"] / max(begin["steps"] - step["step"], 1))
-    pace = f"{step['tokens_per_second']:,.0f} tokens/s on {begin['device']}, {begin['precision']}"
+    total = roughly(step["eta"] * begin["steps"] / max(begin["steps"] - step["step"], 1))
+    pace = f"{step['units_per_second']:,.0f} {begin['unit']}s/s on {begin['device']}, {begin['precision']}"
     facts = {
         "model": f"{begin['family']}, {amount(begin['parameters'])} parameters, {begin['objective']}",
         "data": f"{begin['examples']:,} examples, {begin['steps_per_epoch']:,} steps an epoch",
         "run": f"{begin['steps']:,} steps, {epochs:,.2f} epochs",
-        "time": f"about {whole} at {pace}, without evaluations" if step["left"] else pace,
+        "time": f"about {total} at {pace}, without evaluations" if step["eta"] else pace,
         "memory": _memory(begin["device"]),
         "first loss": number(first["loss"]),
     }
     if as_json:
         plain = {key: value for key, value in begin.items() if key not in ("event", "step", "out")}
-        print_json(plain | {"tokens_per_second": step["tokens_per_second"], "first_loss": first["loss"]})
+        print_json(plain | {"units_per_second": step["units_per_second"], "first_loss": first["loss"]})
     else:
         out().print(table_of(facts))
     note(f"Nothing was kept. Without --dry-run the run goes to {recipe.out}.")
@@ -394,13 +397,13 @@ def _watch(folder: Path) -> None:
     def picture() -> RenderableType:
         since = time.time() - path.stat().st_mtime
         quiet = f"Nothing new for {roughly(since)}: has the run been stopped?" if since > SILENT else ""
-        story = story_of(read_log(path))
-        ended[0] = bool(story.end)
-        return _picture(story, console, since, Text(quiet or "Ctrl-C ends the view; the run goes on.", style="dim"))
+        history = history_of(read_log(path))
+        ended[0] = bool(history.end)
+        return _picture(history, console, since, Text(quiet or "Ctrl-C ends the view; the run goes on.", style="dim"))
 
     from rich.live import Live
 
-    from clearhead.views.training import roughly, story_of
+    from clearhead.views.training import history_of, roughly
 
     console, ended = out(), [False]
     if not console.is_terminal:

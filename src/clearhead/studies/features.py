@@ -25,8 +25,9 @@ from clearhead.studies.probe import fitted, logistic_regression, scikit_learn
 from clearhead.studies.study import Study, Watch, silent
 from clearhead.train.data.formats import ENDINGS
 from clearhead.train.data.sources import Source, open_source
-from clearhead.train.objectives.base import IGNORED, Batch, Example
-from clearhead.train.objectives.tagging import OUTSIDE, Tagging, name_sums
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.padding import IGNORED
+from clearhead.train.objectives.tagging import OUTSIDE, Tagging, entity_sums
 
 STRENGTH, STEPS = 0.01, 200  # of the probe: chosen on held-out tweets, the same for every choice
 
@@ -140,7 +141,7 @@ def judged(objective: Tagging, guesses: np.ndarray, wanted: list[np.ndarray]) ->
     names, sums = objective.labels.names, dict[str, float]()
     ends = np.cumsum([len(row) for row in wanted])[:-1].tolist()
     for chosen, gold in zip(np.split(guesses, ends), wanted, strict=True):
-        for key, value in name_sums([names[n] for n in chosen], [names[n] for n in gold]).items():
+        for key, value in entity_sums([names[n] for n in chosen], [names[n] for n in gold]).items():
             sums[key] = sums.get(key, 0.0) + value
     return dict.fromkeys(("f1", "precision", "recall"), 0.0) | objective.report(sums)
 

@@ -20,8 +20,8 @@ from clearhead.files import atomic_paths
 from clearhead.models.stack_model import TokenModel
 from clearhead.pipeline import TextPipeline
 from clearhead.studies.study import Watch, silent
-from clearhead.train.objectives.base import Batch, Example
-from clearhead.train.objectives.texts import TextObjective
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.sequence import SequenceObjective
 
 # From the embedding and every layer's output, each (rows, time, width), and the batch: rows of vectors under names.
 # A row of the batch may give one vector, (width,), or several, (words, width).
@@ -57,7 +57,7 @@ def longest(pipe: TextPipeline) -> int:
 @torch.no_grad()
 def frozen(
     pipe: TextPipeline,
-    objective: TextObjective,
+    objective: SequenceObjective,
     examples: Sequence[Example],
     keep: Keep,
     kept: str,
@@ -75,22 +75,22 @@ def frozen(
     place = None if cache is None else Path(cache) / f"{_key(model, examples, kept)}.npz"
     if place is not None and (there := _read(place)) is not None:
         return Frozen(there, found=True)
-    objective.trained(model)
+    objective.training_module(model)
     order = sorted(range(len(examples)), key=lambda n: -len(examples[n]["input_ids"]))  # of one length: little padding
     vectors: dict[str, list[np.ndarray]] = {}
     training = model.training
     model.eval()
-    watch("Reading", 0, len(examples))
+    watch("FileOptions", 0, len(examples))
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
         batch = objective.collate([examples[n] for n in chosen]).to(model.device)
-        inputs = {name: tensor for name, tensor in objective.given(batch).items() if name != "labels"}
+        inputs = {name: tensor for name, tensor in objective.model_inputs(batch).items() if name != "labels"}
         states = model(**inputs, output_hidden_states=True).hidden_states
         for name, rows in keep(states, batch).items():
             column = vectors.setdefault(name, [np.zeros(0)] * len(examples))
             for n, row in zip(chosen, rows, strict=True):
                 column[n] = row.float().cpu().numpy()
-        watch("Reading", start + len(chosen), len(examples))
+        watch("FileOptions", start + len(chosen), len(examples))
     model.train(training)
     if place is not None:
         _write(place, vectors)

@@ -26,8 +26,8 @@ from clearhead.studies.probe import logistic_regression, scikit_learn
 from clearhead.studies.study import Study, Watch, silent
 from clearhead.train import train as run_recipe
 from clearhead.train.data.sources import Source, open_source
+from clearhead.train.data.types import Batch, Example
 from clearhead.train.engine.log import Event, Watcher
-from clearhead.train.objectives.base import Batch, Example
 from clearhead.train.objectives.classification import Classification
 
 POOLINGS = {"[CLS]": Pooling(("cls",)), "mean": Pooling(("mean",))}

@@ -20,8 +20,9 @@ from clearhead.pipeline import TextPipeline
 from clearhead.studies.frozen import encoder, frozen, longest
 from clearhead.studies.study import Study, Watch, silent
 from clearhead.train.data.sources import open_source
-from clearhead.train.objectives.base import Batch, Example
-from clearhead.train.objectives.texts import TextObjective, number_of, text_of
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.fields import number_of, text_of
+from clearhead.train.objectives.sequence import SequenceObjective
 
 Pair = tuple[str, str, float]  # two sentences, and how alike they are: any scale, more is more
 
@@ -202,7 +203,7 @@ def _pairs(data: Any) -> list[Pair]:
     return found
 
 
-class _Texts(TextObjective):
+class _Texts(SequenceObjective):
     """Sentences to be read, and nothing to be learned."""
 
     def collate(self, examples: Sequence[Example]) -> Batch:

@@ -1,6 +1,6 @@
 """Training: objectives, data, the loop, resuming, several devices; all of it said in a recipe."""
 
-from clearhead.train.engine.run import Result, train
 from clearhead.train.recipe import Recipe, read_recipe, write_recipe
+from clearhead.train.run.train import TrainingResult, train
 
-__all__ = ["Recipe", "Result", "read_recipe", "train", "write_recipe"]
+__all__ = ["Recipe", "TrainingResult", "read_recipe", "train", "write_recipe"]

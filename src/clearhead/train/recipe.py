@@ -75,7 +75,7 @@ class OptimizerRecipe:
     weight_decay: float = 0.01
     betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
     eps: float = 1e-8
-    clip: float | None = 1.0  # the longest the gradient may be
+    max_grad_norm: float | None = 1.0  # gradient clipping: the largest norm over all parameters
     matrix_lr: float | None = None  # muon: the rate of the matrices; by default `lr`
     momentum: float = 0.95  # muon
     layer_decay: float = 1.0  # each layer below learns by so much less (ULMFiT: 1/2.6)
@@ -99,7 +99,7 @@ class EvaluationRecipe:
     patience: int | None = None  # stop after so many evaluations without a better one
     batches: int | None = None  # look at no more than these; by default all of the data
     sample: str | None = None  # a text that the model continues at each evaluation, to be read
-    options: dict[str, Any] = field(default_factory=dict)  # the final examination's (num_beams …)
+    test_options: dict[str, Any] = field(default_factory=dict)  # how test data is evaluated on (num_beams …)
 
 
 @dataclass
@@ -146,18 +146,18 @@ class Recipe:
     # What may change between the beginning of a run and its continuation: what is kept and told, and how much memory
     # a step takes (which changes the rounding of its sums, and no more).
     FREE = (
-        "out", "checkpoint", "log_every", "data.cache", "data.workers", "evaluation.sample", "evaluation.options",
+        "out", "checkpoint", "log_every", "data.cache", "data.workers", "evaluation.sample", "evaluation.test_options",
         "distribute", "batch.accumulate", "chunk", "checkpoint_activations", "device",
         "data.train", "data.valid", "data.test",  # their content is compared, wherever it lies now
     )  # fmt: skip
 
-    def differences(self, other: Recipe, compares: bool = False) -> list[str]:
+    def differences(self, other: Recipe, compares_rows: bool = False) -> list[str]:
         """Keys in which two recipes would train differently, as `key: this, not that`.
 
-        compares   rows are compared within a part of a batch, so that the parts matter (Objective.compares)
+        compares_rows   within a part of a batch, so that the parts matter (Objective.compares_rows)
         """
         mine, theirs = _flat(asdict(self)), _flat(asdict(other))
-        free = tuple(f"{key}." for key in self.FREE if not (compares and key == "batch.accumulate"))
+        free = tuple(f"{key}." for key in self.FREE if not (compares_rows and key == "batch.accumulate"))
         changed = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
         return [
             f"{key}: {mine.get(key)!r}, not {theirs.get(key)!r}" for key in changed if not f"{key}.".startswith(free)
@@ -418,7 +418,7 @@ def _check(recipe: Recipe, name: str) -> None:
     for key, number in at_least_one.items():
         must(number is None or number >= 1, f"{key} is {number}; it must be at least 1.")
     above_zero = {
-        "epochs": recipe.epochs, "optimizer.lr": optimizer.lr, "optimizer.clip": optimizer.clip,
+        "epochs": recipe.epochs, "optimizer.lr": optimizer.lr, "optimizer.max_grad_norm": optimizer.max_grad_norm,
         "optimizer.matrix_lr": optimizer.matrix_lr, "optimizer.eps": optimizer.eps,
         "checkpoint.minutes": recipe.checkpoint.minutes,
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """A training run as a person sees it: a loss curve and the newest numbers, drawn from the events of its log.
 
-`story_of` reads the events (train/engine/log.py), `draw` shows them in a terminal,
+`history_of` reads the events (train/engine/log.py), `draw` shows them in a terminal,
 `line_of` says one of them in a line.
 Nothing here trains or waits: the same events give the same picture, live, later, or elsewhere.
 """
@@ -35,8 +35,8 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # of a braille cel
 
 
 @dataclass
-class Story:
-    """What a run has told so far."""
+class RunHistory:
+    """What a run has logged so far."""
 
     begin: dict[str, Any] = field(default_factory=dict)
     training: Points = field(default_factory=list)
@@ -47,7 +47,7 @@ class Story:
     sample: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
 
-    def hear(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """A run that was stopped and goes on begins again; what it does anew replaces what it did before."""
         kind, step = event.get("event"), int(event.get("step", 0))
         if kind == "begin":
@@ -71,11 +71,11 @@ class Story:
             self.end = dict(event)
 
 
-def story_of(events: Iterable[Event]) -> Story:
-    story = Story()
+def history_of(events: Iterable[Event]) -> RunHistory:
+    history = RunHistory()
     for event in events:
-        story.hear(event)
-    return story
+        history.add(event)
+    return history
 
 
 def _thinned(points: Points) -> Points:
@@ -88,26 +88,28 @@ def _thinned(points: Points) -> Points:
 # ---- the picture
 
 
-def draw(story: Story, width: int, height: int = 40, since: float = 0.0, footer: Text | None = None) -> RenderableType:
+def draw(
+    history: RunHistory, width: int, height: int = 40, since: float = 0.0, footer: Text | None = None
+) -> RenderableType:
     """
     width, height   of the terminal, in cells; the curve takes what is left of the height
     since           seconds since the newest event, by which the clocks are moved on
     footer          a last line
     """
     inside = max(width - 4, 20)
-    facts = _facts(story, inside, rows=1 if height < LOW else 3)
-    below: list[RenderableType] = [_progress(story, inside, since), Text(), *facts]
+    facts = _facts(history, inside, rows=1 if height < LOW else 3)
+    below: list[RenderableType] = [_progress(history, inside, since), Text(), *facts]
     room = height - FRAME - 2 * len(facts) - LEAST_ROWS - (0 if footer is None else 1 + _lines(footer, inside))
-    if story.evaluation and room >= 4:
-        below += [Text(), _evaluations(story, inside)]
+    if history.evaluation and room >= 4:
+        below += [Text(), _evaluations(history, inside)]
         room -= 4
-    if story.sample and room >= 4:
+    if history.sample and room >= 4:
         lines = min(SAMPLE_LINES, room - 2)
-        below += [Text(), *_sample(story.sample, inside, lines)]
+        below += [Text(), *_sample(history.sample, inside, lines)]
         room -= lines + 2
     below += [] if footer is None else [Text(), footer]
     rows = max(LEAST_ROWS, min(inside // 6, 14, LEAST_ROWS + room))
-    parts = [_title(story.begin, inside), Text(), *curve(story.training, story.held_out, inside, rows)]
+    parts = [_title(history.begin, inside), Text(), *curve(history.training, history.held_out, inside, rows)]
     return Padding(Group(*parts, Text(), *below), (1, 2, 0, 2))
 
 
@@ -258,19 +260,19 @@ def _steps_axis(last: int, margin: int, columns: int) -> list[Text]:
     return [Text(" " * margin + "└" + "".join(rule), style="dim"), Text("".join(names), style="dim")]
 
 
-def _progress(story: Story, width: int, since: float) -> Group:
+def _progress(history: RunHistory, width: int, since: float) -> Group:
     """How far the run is: a bar, and the time that was spent and is left."""
-    step, steps = int(story.step.get("step", story.begin.get("step", 0))), int(story.begin.get("steps", 0))
+    step, steps = int(history.step.get("step", history.begin.get("step", 0))), int(history.begin.get("steps", 0))
     share = step / steps if steps else 0.0
-    running = not story.end and bool(story.step)
-    spent = float(story.step.get("seconds", 0.0)) + (since if running else 0.0)
+    running = not history.end and bool(history.step)
+    spent = float(history.step.get("seconds", 0.0)) + (since if running else 0.0)
     words = [f"step {step:,} of {steps:,}"]
-    if story.step:
+    if history.step:
         words.append(duration(spent))
     if running and step < steps:
-        words.append(f"about {roughly(max(float(story.step.get('left', 0.0)) - since, 0.0))} left")
-    elif story.end:
-        words.append("finished" if story.end.get("finished") else "stopped")
+        words.append(f"about {roughly(max(float(history.step.get('eta', 0.0)) - since, 0.0))} left")
+    elif history.end:
+        words.append("finished" if history.end.get("finished") else "stopped")
     if len("   ".join(words)) + 6 <= width:
         words[0] += f", {math.floor(share * 100)} %"
     full = round(share * width)
@@ -280,41 +282,42 @@ def _progress(story: Story, width: int, since: float) -> Group:
     return Group(bar, text)
 
 
-def _numbers(story: Story) -> list[tuple[str, str]]:
+def _numbers(history: RunHistory) -> list[tuple[str, str]]:
     """The newest numbers by name."""
-    step, epoch = story.step, int(story.begin.get("steps_per_epoch", 0))
+    step, epoch = history.step, int(history.begin.get("steps_per_epoch", 0))
     if not step:
         return []
-    told = [(name.replace("_", " "), number(value)) for name, value in step.get("terms", {}).items()]
-    told += [("learning rate", power(step["rate"])), ("gradient", number(step["gradient"]))]
-    told.append(("tokens a second", f"{step['tokens_per_second']:,.0f}"))
-    if "share_of_peak" in step:
-        told.append(("of peak speed", f"{step['share_of_peak']:.1%}"))
-    told.append(("tokens read", amount(step["tokens"])))
+    units = f"{history.begin.get('unit', 'unit')}s"
+    numbers = [(name.replace("_", " "), number(value)) for name, value in step.get("terms", {}).items()]
+    numbers += [("learning rate", power(step["lr"])), ("gradient norm", number(step["grad_norm"]))]
+    numbers.append((f"{units} a second", f"{step['units_per_second']:,.0f}"))
+    if "mfu" in step:
+        numbers.append(("MFU", f"{step['mfu']:.1%}"))
+    numbers.append((f"{units} read", amount(step["units"])))
     if epoch:
-        told.append(("epochs", f"{step['step'] / epoch:.2f}"))
-    return told
+        numbers.append(("epochs", f"{step['step'] / epoch:.2f}"))
+    return numbers
 
 
-def _facts(story: Story, width: int, rows: int) -> list[RenderableType]:
+def _facts(history: RunHistory, width: int, rows: int) -> list[RenderableType]:
     """Each number under its name, as many side by side as fit: a table for each row."""
-    told, count = _numbers(story), max(2, width // 18)
+    numbers, count = _numbers(history), max(2, width // 18)
     tables: list[RenderableType] = []
-    for first in range(0, min(len(told), rows * count), count):
+    for first in range(0, min(len(numbers), rows * count), count):
         table = Table.grid(padding=(0, 1, 0, 0))
         for _ in range(count):
             table.add_column(width=width // count - 1, no_wrap=True, overflow="ellipsis")
-        row = told[first : first + count]
+        row = numbers[first : first + count]
         table.add_row(*(Text(name, style="dim") for name, _ in row))
         table.add_row(*(Text(value) for _, value in row))
         tables.append(table)
     return tables
 
 
-def _evaluations(story: Story, width: int) -> Table:
+def _evaluations(history: RunHistory, width: int) -> Table:
     """The newest held-out measures, and the best."""
-    rows = {"newest": story.evaluation, "best": story.best or story.evaluation}
-    names = list(story.evaluation["metrics"])
+    rows = {"newest": history.evaluation, "best": history.best or history.evaluation}
+    names = list(history.evaluation["metrics"])
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
     table.add_column(Text.assemble(("■", HELD_OUT), (" held out", "dim")), no_wrap=True)
     table.add_column(Text("step", style="dim"), justify="right", no_wrap=True)
@@ -349,8 +352,11 @@ def _sample(event: Event, width: int, most: int) -> list[RenderableType]:
 # ---- the same in words
 
 
-def line_of(event: Event) -> str | None:
-    """An event in one line, for a file or a pipe; None for one that says nothing."""
+def line_of(event: Event, unit: str = "unit") -> str | None:
+    """An event in one line, for a file or a pipe; None for one that says nothing.
+
+    unit   what the run counts, as its first event has it
+    """
     kind, at = event.get("event"), f"step {int(event.get('step', 0)):,}"
     if kind == "begin":
         words = f"{event['family']}, {amount(event['parameters'])} parameters, {event['objective']}, {_place(event)}"
@@ -358,8 +364,8 @@ def line_of(event: Event) -> str | None:
         return words + (f". Going on from {at}." if event["step"] else "")
     if kind == "step":
         parts = [f"{at} of {int(event['steps']):,}", f"loss {number(event['loss'])}"]
-        parts += [f"rate {power(event['rate'])}", f"gradient {number(event['gradient'])}"]
-        parts += [f"{event['tokens_per_second']:,.0f} tokens/s", f"{duration(event['left'])} left"]
+        parts += [f"lr {power(event['lr'])}", f"grad norm {number(event['grad_norm'])}"]
+        parts += [f"{event['units_per_second']:,.0f} {unit}s/s", f"{duration(event['eta'])} left"]
         return "  ".join(parts)
     if kind == "evaluation":
         return f"{at}  held out: {measures(event['metrics'])}" + ("  (best)" if event.get("best") else "")

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from clearhead.text import train_tokenizer
-from clearhead.train.objectives.base import Batch, Objective, mask_of, padded
+from clearhead.train.data.types import Batch
+from clearhead.train.objectives.padding import mask_of, padded
+from clearhead.train.objectives.text import TextObjective
 
 SENTENCES = [f"The {a} {b} near the old {c}." for a in "red big shy".split() for b in "fox hen".split() for c in "oak"]
 
 
-class Documents(Objective):
+class Documents(TextObjective):
     """Running text: a document each, closed by the end token."""
 
     name = "documents"

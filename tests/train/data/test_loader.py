@@ -65,7 +65,7 @@ def test_noise_is_the_examples_own(noisy):
         return found
 
     plain = by_number(1, 0)
-    assert plain == by_number(1, 0, world=3, accumulate=2) == by_number(1, 0, batch={"batch_size": 20})
+    assert plain == by_number(1, 0, world_size=3, accumulate=2) == by_number(1, 0, batch={"batch_size": 20})
     assert plain != by_number(2, 0)
     assert plain != by_number(1, 1)
     assert len({str(row[:1]) for row in plain.values()}) > 10
@@ -75,14 +75,14 @@ def test_noise_is_the_examples_own(noisy):
 def test_devices_share_a_batch_and_do_equal_work(documents, rows, world, accumulate):
     order = Order(rows, batch_size=rows, shuffle=False)
     shares = [
-        Loader(Rows(rows), documents, order, rank=rank, world=world, accumulate=accumulate, prefetch=0).at(0)
+        Loader(Rows(rows), documents, order, rank=rank, world_size=world, accumulate=accumulate, prefetch=0).at(0)
         for rank in range(world)
     ]
     assert len({len(batches) for batches in shares}) == 1
     assert len(shares[0]) == min(accumulate, -(-rows // world))
-    counted = [batch for batches in shares for batch in batches if batch.tokens]
+    counted = [batch for batches in shares for batch in batches if batch.units]
     assert rows_of(counted) == [[n] * (n % 5 + 1) for n in range(rows)]
-    for batch in (batch for batches in shares for batch in batches if not batch.tokens):
+    for batch in (batch for batches in shares for batch in batches if not batch.units):
         assert batch.counts == {"loss": 0}
         assert rows_of([batch]) == [[0]]  # a row to compute with that counts for nothing
 
@@ -141,14 +141,12 @@ def test_evaluation_is_the_same_every_time(noisy):
     assert once == twice
     assert list(map(len, once)) == [n % 5 + 1 for n in range(11)]
     assert once != rows_of(Loader(Rows(11), noisy, Order(11, batch_size=11, shuffle=False), seed=1, prefetch=0).at(0))
-    shares = [rows_of(evaluation_batches(Rows(11), noisy, order, seed=1, rank=rank, world=3)) for rank in range(3)]
+    shares = [rows_of(evaluation_batches(Rows(11), noisy, order, seed=1, rank=rank, world_size=3)) for rank in range(3)]
     assert sorted(row for rows in shares for row in rows) == sorted(once)
     assert len(rows_of(evaluation_batches(Rows(11), noisy, order, limit=2))) == 8
-    last = [
-        list(evaluation_batches(Rows(9), noisy, Order(9, batch_size=8, shuffle=False), rank=rank, world=2, equal=True))
-        for rank in (0, 1)
-    ]
-    assert [[batch.tokens for batch in batches] for batches in last] == [[10, 4], [11, 0]]
+    order = Order(9, batch_size=8, shuffle=False)
+    last = [list(evaluation_batches(Rows(9), noisy, order, rank=rank, world_size=2, equal=True)) for rank in (0, 1)]
+    assert [[batch.units for batch in batches] for batches in last] == [[10, 4], [11, 0]]
     assert last[1][1].counts == {"loss": 0}
     with pytest.raises(InputError, match="shuffle=False"):
         next(evaluation_batches(Rows(11), noisy, Order(11, batch_size=4)))

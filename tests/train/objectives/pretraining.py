@@ -89,14 +89,14 @@ def batch_of(objective, examples, seed=0):
 
 def steps_lower_the_loss(objective, model, batch, steps=8, lr=3e-3):
     """A few steps on one batch; the report after them. The sum is weighed as the loop does it."""
-    module = objective.trained(model)
+    module = objective.training_module(model)
     module.train()
     optimizer = torch.optim.AdamW(module.parameters(), lr=lr)
     totals = []
     for _ in range(steps):
         losses = objective.losses(module, batch)
-        assert list(losses) == list(objective.factors) == list(batch.counts)
-        total = sum(objective.factors[name] * loss for name, loss in losses.items())
+        assert list(losses) == list(objective.loss_weights) == list(batch.counts)
+        total = sum(objective.loss_weights[name] * loss for name, loss in losses.items())
         optimizer.zero_grad()
         total.backward()
         optimizer.step()

@@ -55,14 +55,14 @@ def small(name: str, task: str, tokenizer: Tokenizer, **more):
 
 def learns(objective, model, examples, steps: int = 8, lr: float = 1e-2) -> tuple[float, float]:
     """The sum of all terms before and after some steps on one batch."""
-    module = objective.trained(model).train()
+    module = objective.training_module(model).train()
     batch = objective.collate(examples)
     optimizer = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], lr=lr)
     seen = []
     for _ in range(steps):
         terms = objective.losses(module, batch)
-        assert set(terms) == set(objective.factors) == set(batch.counts)
-        total = sum(objective.factors[name] * value for name, value in terms.items())
+        assert set(terms) == set(objective.loss_weights) == set(batch.counts)
+        total = sum(objective.loss_weights[name] * value for name, value in terms.items())
         seen.append(float(total.detach()))
         optimizer.zero_grad()
         total.backward()

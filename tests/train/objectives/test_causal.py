@@ -40,13 +40,13 @@ def test_a_block_without_a_boundary_is_plain():
     batch = objective.collate([{"input_ids": np.arange(5, 5 + LENGTH), "starts": np.array([0])}])
     assert set(batch.inputs) == {"input_ids", "labels"}
     assert torch.equal(batch.inputs["labels"], batch.inputs["input_ids"])
-    assert batch.counts == {"loss": LENGTH - 1} and batch.tokens == LENGTH
+    assert batch.counts == {"loss": LENGTH - 1} and batch.units == LENGTH
 
 
 def test_boundaries_by_hand():
     objective, _ = made()
     rows = [{"input_ids": np.array([7, 8, 9, 7, 8]), "starts": np.array([3])}, {"input_ids": np.array([7, 8, 9])}]
-    inputs = objective.given(objective.collate(rows))
+    inputs = objective.model_inputs(objective.collate(rows))
     assert set(inputs) == {"input_ids", "labels", "attention_mask", "position_ids"}
     assert inputs["position_ids"].tolist() == [[0, 1, 2, 0, 1], [0, 1, 2, 0, 0]]
     assert inputs["labels"].tolist() == [[7, 8, 9, -100, 8], [7, 8, 9, -100, -100]]
@@ -69,7 +69,7 @@ def test_a_document_in_a_block_is_as_if_alone(family):
     options = {"is_decoder": True} if family == "roberta" else {}
     objective, found = made()
     model = model_of(family, byte_bpe(), "causal-lm", **options)
-    objective.trained(model)
+    objective.training_module(model)
     apart = [[int(t) for t in part] for part in np.split(found[1]["input_ids"], found[1]["starts"])]
     apart = [part for part in apart if len(part) > 1]
     assert len(apart) > 1
@@ -132,4 +132,4 @@ def test_what_is_refused():
         list(objective.encode({"text": 3}))
     for family, task in (("bert", "masked-lm"), ("bart", "causal-lm"), ("t5", "seq2seq-lm")):
         with pytest.raises(InputError, match="gpt2"):
-            objective.trained(model_of(family, byte_bpe(), task))
+            objective.training_module(model_of(family, byte_bpe(), task))

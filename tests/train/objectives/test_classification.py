@@ -35,7 +35,7 @@ def test_exact_ids_and_labels():
     assert batch.inputs["attention_mask"].sum(1).tolist() == [6, 7, 12]
     assert longest == 12 and batch.inputs["input_ids"][0, 6:].eq(tok.pad_token_id).all()
     assert batch.inputs["labels"].tolist() == [1, 0, 1]
-    assert batch.counts == {"loss": 3} and batch.tokens == 25
+    assert batch.counts == {"loss": 3} and batch.units == 25
 
 
 def test_pairs_have_segments():
@@ -124,14 +124,15 @@ def test_figures_are_scikit_learns():
     torch.manual_seed(3)
     logits, labels = torch.randn(60, 5), torch.randint(0, 4, (60,))
     logits[:, 4] = -9  # a class that is neither there nor chosen does not count
-    told = added(objective, [objective.judge(logits[:20], labels[:20]), objective.judge(logits[20:], labels[20:])])
+    parts = (logits[:20], labels[:20]), (logits[20:], labels[20:])
+    told = added(objective, [objective.metric_sums(*part) for part in parts])
     chosen = logits.argmax(1)
     assert told["accuracy"] == pytest.approx(metrics.accuracy_score(labels, chosen))
     assert told["macro_f1"] == pytest.approx(metrics.f1_score(labels, chosen, average="macro"))
 
     several = made([{"text": "a", "label": list("abcde")}], problem_type="multi_label_classification")
     wanted = (torch.rand(60, 5) > 0.7).float()
-    told = added(several, [several.judge(logits[:7], wanted[:7]), several.judge(logits[7:], wanted[7:])])
+    told = added(several, [several.metric_sums(logits[:7], wanted[:7]), several.metric_sums(logits[7:], wanted[7:])])
     assert told["accuracy"] == pytest.approx(metrics.accuracy_score(wanted, logits > 0))
     assert told["macro_f1"] == pytest.approx(
         metrics.f1_score(wanted, (logits > 0).float(), average="macro", zero_division=0)
@@ -141,9 +142,9 @@ def test_figures_are_scikit_learns():
 def test_pearson_of_batches_is_pearson_of_all():
     objective = made([{"text": "a", "label": 1}], problem_type="regression")
     x, y = torch.randn(50, 1), torch.rand(50) * 5
-    told = added(objective, [objective.judge(x[:11], y[:11]), objective.judge(x[11:], y[11:])])
+    told = added(objective, [objective.metric_sums(x[:11], y[:11]), objective.metric_sums(x[11:], y[11:])])
     assert told["pearson"] == pytest.approx(np.corrcoef(x[:, 0], y)[0, 1], abs=1e-6)
-    assert added(objective, [objective.judge(x, torch.ones(50))])["pearson"] == 0
+    assert added(objective, [objective.metric_sums(x, torch.ones(50))])["pearson"] == 0
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "gpt2"])
@@ -158,7 +159,7 @@ def test_one_class_is_learned(family):
     told = objective.report(objective.measure(model.eval(), objective.collate(examples)))
     assert list(told) == ["loss", "accuracy", "macro_f1"]
     batch = objective.collate(examples)
-    logits = model(**objective.given(batch)).logits.detach()
+    logits = model(**objective.model_inputs(batch)).logits.detach()
     assert told["loss"] == pytest.approx(float(F.cross_entropy(logits, batch.inputs["labels"])), rel=1e-5)
 
 

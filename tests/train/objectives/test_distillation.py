@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 
 from clearhead.errors import InputError
-from clearhead.train.objectives.base import IGNORED
 from clearhead.train.objectives.distillation import (
     ClassificationDistillation,
     Distillation,
@@ -14,6 +13,7 @@ from clearhead.train.objectives.distillation import (
     soft_targets,
     student_of,
 )
+from clearhead.train.objectives.padding import IGNORED
 from tests.train.objectives.small import encoded, learns, small, wordpiece
 
 RECORDS = [{"text": "the cat sat on the mat ."}, {"text": "a dog ran away from angela merkel in berlin ."}]
@@ -50,9 +50,9 @@ def test_cosine_is_torchs_embedding_loss():
 
 def test_three_terms_at_real_positions():
     objective = Distillation(wordpiece(), 20, teacher=teacher())
-    assert objective.factors == {"soft": 5.0, "mlm": 2.0, "cosine": 1.0}
+    assert objective.loss_weights == {"soft": 5.0, "mlm": 2.0, "cosine": 1.0}
     student = student_of(objective.teacher, 2)
-    module = objective.trained(student).eval()
+    module = objective.training_module(student).eval()
     batch = objective.collate(noised(objective))
     real = batch.inputs["attention_mask"].bool()
     labels = batch.inputs["labels"]
@@ -74,7 +74,7 @@ def test_three_terms_at_real_positions():
 def test_a_student_that_is_its_teacher_has_nothing_to_learn():
     objective = Distillation(wordpiece(), 20, teacher=teacher(type_vocab_size=0), mlm=0)
     student = student_of(objective.teacher, 4)
-    terms = objective.losses(objective.trained(student).eval(), objective.collate(noised(objective)))
+    terms = objective.losses(objective.training_module(student).eval(), objective.collate(noised(objective)))
     assert set(terms) == {"soft", "cosine"}
     assert all(value.abs() < 1e-5 for value in terms.values())
 
@@ -124,18 +124,18 @@ def test_only_the_student_learns():
 def test_positions_of_its_own_are_learned():
     objective = Distillation(wordpiece(), 20, teacher=teacher())
     student = small("distilbert", "masked-lm", wordpiece())
-    objective.trained(student)
+    objective.training_module(student)
     assert student.stack.embed.positions.weight.requires_grad
 
 
 def test_what_does_not_fit():
     objective = Distillation(wordpiece(), 20, teacher=teacher())
     with pytest.raises(InputError, match="cosine=0"):
-        objective.trained(small("distilbert", "masked-lm", wordpiece(), dim=8))
+        objective.training_module(small("distilbert", "masked-lm", wordpiece(), dim=8))
     with pytest.raises(InputError, match="words"):
-        objective.trained(small("distilbert", "masked-lm", wordpiece(), vocab_size=50))
+        objective.training_module(small("distilbert", "masked-lm", wordpiece(), vocab_size=50))
     with pytest.raises(InputError, match="masked words"):
-        objective.trained(small("distilbert", "sequence-classification", wordpiece()))
+        objective.training_module(small("distilbert", "sequence-classification", wordpiece()))
     with pytest.raises(InputError, match="masked-lm"):
         Distillation(wordpiece(), 20, teacher=teacher("sequence-classification"))
     with pytest.raises(InputError, match="nothing to learn"):
@@ -159,7 +159,7 @@ def test_classifiers():
     objective = ClassificationDistillation(wordpiece(), 20, teacher=large)
     objective.learn_labels(iter(records))
     student = small("distilbert", objective.task, wordpiece(), **objective.configure({}))
-    module = objective.trained(student).eval()
+    module = objective.training_module(student).eval()
     batch = objective.collate(encoded(objective, records))
     terms = objective.losses(module, batch)
     inputs = {name: t for name, t in batch.inputs.items() if name != "labels"}
@@ -173,7 +173,7 @@ def test_classifiers():
     assert last < first
     other = ClassificationDistillation(wordpiece(), 20, teacher=large, labels=["y", "x"])
     with pytest.raises(InputError, match="name them alike"):
-        other.trained(student)
+        other.training_module(student)
 
 
 def test_a_teacher_by_its_folder(tmp_path):

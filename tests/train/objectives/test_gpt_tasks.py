@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from clearhead.errors import InputError
 from clearhead.models.heads import HeadInputs
-from clearhead.train.objectives.base import IGNORED
 from clearhead.train.objectives.gpt_tasks import (
     DELIMITER,
     EXTRACT,
@@ -16,6 +15,7 @@ from clearhead.train.objectives.gpt_tasks import (
     GPTMultipleChoice,
     GPTSimilarity,
 )
+from clearhead.train.objectives.padding import IGNORED
 from tests.train.objectives.small import bpe, encoded, learns, small, wordpiece
 
 TEXTS = [
@@ -77,7 +77,7 @@ def test_multiple_choice_rows():
     assert (batch.inputs["lm_labels"][1, 2] == IGNORED).all()  # a choice that is not there teaches no words
     real = batch.inputs["attention_mask"].sum(-1)[batch.inputs["there"]]
     assert batch.counts == {"task": 2, "lm": int((real - 1).sum())}
-    assert batch.tokens == int(real.sum())
+    assert batch.units == int(real.sum())
 
 
 def test_the_longer_text_gives_way():
@@ -93,9 +93,9 @@ def test_the_longer_text_gives_way():
 
 def test_two_terms_by_hand():
     objective = made(GPTClassification, TEXTS)
-    assert objective.factors == {"task": 1.0, "lm": 0.5}
+    assert objective.loss_weights == {"task": 1.0, "lm": 0.5}
     model = model_for(objective)
-    module = objective.trained(model).eval()
+    module = objective.training_module(model).eval()
     examples = encoded(objective, TEXTS)
     terms = objective.losses(module, objective.collate(examples))
     surprise, scores = [], []
@@ -118,7 +118,7 @@ def test_two_terms_by_hand():
 def test_similarity_adds_the_states_of_both_orders():
     objective = made(GPTSimilarity, PAIRS)
     model = model_for(objective)
-    module = objective.trained(model).eval()
+    module = objective.training_module(model).eval()
     examples = encoded(objective, PAIRS)
     terms = objective.losses(module, objective.collate(examples))
     scores = []
@@ -132,13 +132,13 @@ def test_similarity_adds_the_states_of_both_orders():
     again = objective.losses(module, objective.collate(encoded(objective, swapped)))
     assert torch.allclose(terms["task"], again["task"], atol=1e-6)  # neither comes first
     with pytest.raises(InputError, match="without a bias"):
-        objective.trained(small("bert", "sequence-classification", wordpiece()))
+        objective.training_module(small("bert", "sequence-classification", wordpiece()))
 
 
 def test_choices_against_the_double_heads():
     """Where every question has as many choices, both terms are those of the published model."""
     objective = made(GPTMultipleChoice, QUESTIONS[:1])
-    model = objective.trained(model_for(objective)).eval()
+    model = objective.training_module(model_for(objective)).eval()
     batch = objective.collate(encoded(objective, QUESTIONS[:1]))
     terms = objective.losses(model, batch)
     out = model(**{name: t for name, t in batch.inputs.items() if name != "there"})
@@ -148,7 +148,7 @@ def test_choices_against_the_double_heads():
 
 def test_rows_that_fill_up_change_nothing():
     objective = made(GPTMultipleChoice, QUESTIONS)
-    model = objective.trained(model_for(objective)).eval()
+    model = objective.training_module(model_for(objective)).eval()
     examples = encoded(objective, QUESTIONS)
     together, parts = objective.collate(examples), [objective.collate([e]) for e in examples]
     for name in ("task", "lm"):
@@ -174,14 +174,14 @@ def test_it_is_learned(kind, records, name):
 def test_the_words_can_be_left_out():
     objective = made(GPTClassification, TEXTS, lm=0)
     batch = objective.collate(encoded(objective, TEXTS))
-    assert objective.factors == {"task": 1.0} and set(batch.counts) == {"task"} and "lm_labels" not in batch.inputs
-    assert set(objective.losses(objective.trained(model_for(objective)), batch)) == {"task"}
+    assert objective.loss_weights == {"task": 1.0} and set(batch.counts) == {"task"} and "lm_labels" not in batch.inputs
+    assert set(objective.losses(objective.training_module(model_for(objective)), batch)) == {"task"}
 
 
 def test_the_output_matrix_is_the_embedding():
     objective = made(GPTClassification, TEXTS)
     model = model_for(objective)
-    module = objective.trained(model)
+    module = objective.training_module(model)
     table = model.stack.embed.tokens.weight
     assert module.words.output.weight is table
     assert len(list(module.parameters())) == len(list(model.parameters()))
@@ -192,9 +192,9 @@ def test_the_output_matrix_is_the_embedding():
 def test_wrong_models_and_records():
     objective = made(GPTClassification, TEXTS)
     with pytest.raises(InputError, match="left to right"):
-        objective.trained(small("bert", "sequence-classification", wordpiece()))
+        objective.training_module(small("bert", "sequence-classification", wordpiece()))
     with pytest.raises(InputError, match="double heads"):
-        made(GPTMultipleChoice, QUESTIONS).trained(small("bert", "multiple-choice", wordpiece()))
+        made(GPTMultipleChoice, QUESTIONS).training_module(small("bert", "multiple-choice", wordpiece()))
     with pytest.raises(InputError, match="a:9: the label 'z' does not occur"):
         list(objective.encode({"text": "the cat", "label": "z", "where": "a:9"}))
     with pytest.raises(InputError, match="a:9 has no column 'hypothesis'"):

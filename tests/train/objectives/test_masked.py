@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.errors import InputError
-from clearhead.train.objectives.base import IGNORED
 from clearhead.train.objectives.masked import MaskedLM, Masking, word_begins
+from clearhead.train.objectives.padding import IGNORED
 from tests.train.objectives.pretraining import (
     SENTENCES,
     bart_bpe,
@@ -172,7 +172,7 @@ def test_blocks_are_wrapped():
     assert batch.inputs["attention_mask"].sum(1).tolist() == [32, short]
     assert batch.inputs["labels"][1, short:].eq(IGNORED).all()
     assert batch.inputs["input_ids"][1, short:].eq(TOK.pad_token_id).all()
-    assert batch.counts["loss"] == int((batch.inputs["labels"] >= 0).sum()) and batch.tokens == 32 + short
+    assert batch.counts["loss"] == int((batch.inputs["labels"] >= 0).sum()) and batch.units == 32 + short
     assert "attention_mask" not in batch_of(objective, found[:2]).inputs
 
 

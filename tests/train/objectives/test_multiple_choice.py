@@ -33,13 +33,13 @@ def test_exact_rows():
     assert batch.inputs["there"].tolist() == [[True] * 3, [True, True, False]]
     assert batch.inputs["labels"].tolist() == [0, 1]
     assert batch.counts == {"loss": 2}
-    assert batch.tokens == sum(len(tok.encode(r["prompt"], c)) for r in RECORDS for c in r["choices"])
+    assert batch.units == sum(len(tok.encode(r["prompt"], c)) for r in RECORDS for c in r["choices"])
 
 
 def test_a_missing_choice_changes_nothing():
     objective = MultipleChoice(wordpiece(), 20)
     model = small("bert", objective.task, wordpiece())
-    objective.trained(model)
+    objective.training_module(model)
     examples = encoded(objective, RECORDS)
     together = objective.losses(model, objective.collate(examples))["loss"]
     alone = [objective.losses(model, objective.collate([e]))["loss"] for e in examples]
@@ -60,7 +60,7 @@ def test_it_is_learned():
     told = objective.report(objective.measure(model.eval(), objective.collate(encoded(objective, RECORDS))))
     assert list(told) == ["loss", "accuracy"]
     with pytest.raises(InputError, match="gpt-multiple-choice"):
-        objective.trained(small("gpt2", "multiple-choice", bpe()))
+        objective.training_module(small("gpt2", "multiple-choice", bpe()))
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_spans_begin_where_words_do():
 def test_a_target_sees_neither_itself_nor_what_comes_later(size, seed, k):
     objective = PermutationLM(TOK, 64, K=k)
     made = objective.noise({"input_ids": rng(seed, 1).choice(len(TOK), size)}, rng(seed))
-    hidden = objective.given(objective.collate([made]))["perm_mask"][0].numpy().astype(bool)
+    hidden = objective.model_inputs(objective.collate([made]))["perm_mask"][0].numpy().astype(bool)
     order, targets = made["order"], made["targets"]
     special = np.isin(made["input_ids"], TOK.all_special_ids)
     context = order == -1
@@ -105,13 +105,13 @@ def test_nothing_leaks():
     model = model_of("xlnet", TOK, "permutation-lm", num_hidden_layers=4)
     made = objective.noise(blocks(objective)[0], rng(5))
     place = made["order"][made["targets"]]
-    before = model(**objective.given(objective.collate([made]))).logits[0]
+    before = model(**objective.model_inputs(objective.collate([made]))).logits[0]
     other = made | {"input_ids": made["input_ids"].copy()}
     touched = 0
     for n, position in enumerate(made["targets"]):
         other["input_ids"][:] = made["input_ids"]
         other["input_ids"][position] = ORDINARY[0] if made["input_ids"][position] != ORDINARY[0] else ORDINARY[1]
-        after = model(**objective.given(objective.collate([other]))).logits[0]
+        after = model(**objective.model_inputs(objective.collate([other]))).logits[0]
         changed = (before - after).abs().amax(-1).numpy() > 1e-6
         assert not changed[place <= place[n]].any()
         assert changed[place > place[n]].all()
@@ -127,9 +127,9 @@ def test_padding_changes_nothing():
     pair = [objective.noise(found[0], rng(0)), objective.noise(found[-1], rng(1))]
     batch = objective.collate(pair)
     assert len(pair[1]["input_ids"]) < 48 and "attention_mask" in batch.inputs
-    together = model(**objective.given(batch)).logits
+    together = model(**objective.model_inputs(batch)).logits
     for n, one in enumerate(pair):
-        alone = model(**objective.given(objective.collate([one]))).logits[0]
+        alone = model(**objective.model_inputs(objective.collate([one]))).logits[0]
         assert torch.allclose(together[n, : len(alone)], alone, atol=1e-5)
     assert batch.counts["loss"] == sum(len(one["targets"]) for one in pair) == int((batch.inputs["labels"] >= 0).sum())
 
@@ -143,7 +143,7 @@ def test_the_collator_of_transformers_agrees_in_kind(tmp_path):
     ids = rng(1).choice(ORDINARY, 300)
     torch.manual_seed(0)
     made = theirs([{"input_ids": [*ids, SEP, CLS]}])
-    ours = objective.given(objective.collate([objective.noise({"input_ids": ids}, rng())]))
+    ours = objective.model_inputs(objective.collate([objective.noise({"input_ids": ids}, rng())]))
     shares = []
     for batch, labels in ((made, made["labels"][0]), (ours, None)):
         hidden = torch.as_tensor(batch["perm_mask"][0]).bool()

@@ -163,14 +163,14 @@ def test_best_span_over_windows():
     short = QuestionAnswering(tok, 100, answer_length=1)
     assert short.answer(Pipe(model), record("berlin")) == "cat"
 
-    told = objective.examine(Pipe(model), [record("angela merkel"), record("merkel"), record("berlin")])
+    told = objective.evaluate_test(Pipe(model), [record("angela merkel"), record("merkel"), record("berlin")])
     assert told["exact_match"] == pytest.approx(100 / 3)
     assert told["f1"] == pytest.approx(100 * (1 + 2 / 3 + 0) / 3)
     two = record("berlin", answers={"text": ["berlin", "Angela Merkel"], "answer_start": [0, 0]})
     with pytest.raises(InputError, match="does not stand"):
-        objective.examine(Pipe(model), [two])
+        objective.evaluate_test(Pipe(model), [two])
     with pytest.raises(InputError, match="no records"):
-        objective.examine(Pipe(model), [])
+        objective.evaluate_test(Pipe(model), [])
 
 
 def test_refusing_where_some_questions_have_no_answer():
@@ -178,8 +178,9 @@ def test_refusing_where_some_questions_have_no_answer():
     word = tok.convert_tokens_to_ids
     objective = QuestionAnswering(tok, 100)
     unsure = Pipe(Scores({word("angela"): 1.0, word("[CLS]"): 3.0}, {word("merkel"): 1.0}))
-    assert objective.examine(unsure, [record("angela merkel")])["exact_match"] == 100  # each has an answer: no refusal
-    told = objective.examine(unsure, [record("angela merkel"), record(""), record("")])
+    each_has_one = objective.evaluate_test(unsure, [record("angela merkel")])
+    assert each_has_one["exact_match"] == 100  # no refusal
+    told = objective.evaluate_test(unsure, [record("angela merkel"), record(""), record("")])
     assert told["exact_match"] == pytest.approx(200 / 3)
 
 
@@ -194,7 +195,7 @@ def test_it_is_learned(name):
     batch = objective.collate(examples)
     told = objective.report(objective.measure(model.eval(), batch))
     assert list(told) == ["loss", "exact_positions"]
-    out = model(**objective.given(batch))
+    out = model(**objective.model_inputs(batch))
     right = sum(
         int(first[: len(e["input_ids"])].argmax()) == e["start"]
         and int(last[: len(e["input_ids"])].argmax()) == e["end"]
@@ -210,7 +211,7 @@ def test_the_loss_does_not_depend_on_padding(name):
     objective = QuestionAnswering(tok, 60)
     examples = encoded(objective, [record("a dog", context=CONTEXT[:40]), record("berlin"), record("the cat")])
     assert len({len(e["input_ids"]) for e in examples}) > 1
-    model = objective.trained(small(name, objective.task, tok, **objective.configure({}))).eval()
+    model = objective.training_module(small(name, objective.task, tok, **objective.configure({}))).eval()
     with torch.no_grad():
         alone = [objective.losses(model, objective.collate([e]))["loss"] for e in examples]
         together = objective.losses(model, objective.collate(examples))["loss"]

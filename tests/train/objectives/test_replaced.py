@@ -15,7 +15,7 @@ TOK = wordpiece()
 def made(**options):
     objective = ReplacedTokens(TOK, 32, **options)
     model = model_of("electra", TOK, "replaced-token")
-    return objective, model, objective.trained(model), batch_of(objective, blocks(objective))
+    return objective, model, objective.training_module(model), batch_of(objective, blocks(objective))
 
 
 def test_all_chosen_are_masked():
@@ -145,6 +145,6 @@ def test_a_last_block_without_words_counts_for_nothing():
 def test_what_is_refused():
     objective = ReplacedTokens(TOK, 32)
     with pytest.raises(InputError, match="family electra"):
-        objective.trained(model_of("bert", TOK, "masked-lm"))
+        objective.training_module(model_of("bert", TOK, "masked-lm"))
     with pytest.raises(InputError, match="generator_size"):
         ReplacedTokens(TOK, 32, generator_size=2)

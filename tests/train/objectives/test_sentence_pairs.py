@@ -40,7 +40,7 @@ def theirs():
 def ready(objective, records):
     objective.learn_labels(iter(records))
     model = small("bert", "features", wordpiece())
-    return model, objective.trained(model).eval(), objective.collate(encoded(objective, records))
+    return model, objective.training_module(model).eval(), objective.collate(encoded(objective, records))
 
 
 def vectors_of(model, texts, pooling="mean"):
@@ -54,7 +54,7 @@ def test_both_sides_in_one_pass():
     ids, mask = batch.inputs["input_ids"], batch.inputs["attention_mask"].bool()
     rows = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
     assert rows == [tok.encode(text) for text in (*A, *B, *C)]  # all anchors, then all positives, then all negatives
-    assert batch.extra["sides"] == 3 and batch.counts == {"loss": 3} and batch.tokens == sum(map(len, rows))
+    assert batch.extra["sides"] == 3 and batch.counts == {"loss": 3} and batch.units == sum(map(len, rows))
     objective = SentenceContrastive(wordpiece(), 16)
     pairs = objective.collate(encoded(objective, MATCHES))
     assert len(pairs.inputs["input_ids"]) == 6 and pairs.extra["sides"] == 2
@@ -200,7 +200,7 @@ def test_what_does_not_fit():
     with pytest.raises(InputError, match="m:1: positive is empty"):
         list(objective.encode({**MATCHES[0], "positive": " "}))
     with pytest.raises(InputError, match="encoder–decoder"):
-        objective.trained(small("transformer", "seq2seq-lm", wordpiece()))
+        objective.training_module(small("transformer", "seq2seq-lm", wordpiece()))
     with pytest.raises(ConfigError, match="pooling"):
         SentenceContrastive(wordpiece(), 16, pooling="meen")
     with pytest.raises(InputError, match="highest"):

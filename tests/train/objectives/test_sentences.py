@@ -35,7 +35,7 @@ TEXTS = [" ".join([text] * 6) for text in LETTERS]
 
 def next_sentence(length=48, texts=TEXTS, **options):
     objective = NextSentence(TOK, length, **options)
-    objective.pool = documents(objective, texts)
+    objective.training_data = documents(objective, texts)
     return objective
 
 
@@ -87,7 +87,7 @@ def test_both_ends_are_cut():
 
 def test_next_or_random():
     objective = next_sentence(short=0.0)
-    several = [example for example in objective.pool if len(example["sentences"]) > 1]
+    several = [example for example in objective.training_data if len(example["sentences"]) > 1]
     answers = []
     for seed in range(400):
         example = several[seed % len(several)]
@@ -107,7 +107,7 @@ def test_next_or_random():
 
 def test_a_followed_by_b_is_the_text():
     objective = next_sentence(short=0.0, length=400)
-    example = objective.pool[0]
+    example = objective.training_data[0]
     for seed in range(20):
         made = objective.noise(example, rng(seed))
         a, b = seen(made)
@@ -118,7 +118,7 @@ def test_a_followed_by_b_is_the_text():
 
 def test_one_sentence_alone_has_no_next():
     objective = next_sentence(texts=LETTERS)
-    assert all(objective.noise(e, rng(n))["answer"] == 1 for n in range(5) for e in objective.pool)
+    assert all(objective.noise(e, rng(n))["answer"] == 1 for n in range(5) for e in objective.training_data)
 
 
 def test_some_sequences_are_short():
@@ -126,8 +126,8 @@ def test_some_sequences_are_short():
     lengths = {}
     for short in (0.0, 0.1, 1.0):
         objective = next_sentence(texts=texts, short=short)
-        full = [example for example in objective.pool if example["sentences"].sum() >= objective.room]
-        objective.pool = full
+        full = [example for example in objective.training_data if example["sentences"].sum() >= objective.room]
+        objective.training_data = full
         lengths[short] = [len(objective.noise(full[n % len(full)], rng(n))["input_ids"]) for n in range(300)]
     assert all(length == 48 for length in lengths[0.0])  # a random B is as long as wanted, too
     assert 0.03 < np.mean(np.array(lengths[0.1]) < 48) < 0.13
@@ -137,7 +137,7 @@ def test_some_sequences_are_short():
 def test_masking_of_pairs():
     objective = next_sentence(length=64, predictions=5)
     for n in range(40):
-        made = objective.noise(objective.pool[n % 8], rng(n))
+        made = objective.noise(objective.training_data[n % 8], rng(n))
         chosen = (made["labels"] >= 0).sum()
         assert chosen == min(5, max(1, round(0.15 * len(made["input_ids"]))))
         assert not np.isin(made["labels"], TOK.all_special_ids).any()
@@ -187,7 +187,7 @@ def test_order_masks_whole_words_in_ngrams():
 def test_they_learn(kind, family):
     objective = kind(TOK, 48)
     examples = documents(objective, TEXTS)
-    objective.pool = examples
+    objective.training_data = examples
     made = objective.noise(examples[0], rng(3))
     assert same(made, objective.noise(examples[0], rng(3))) and not same(made, objective.noise(examples[0], rng(4)))
     batch = batch_of(objective, examples)
@@ -204,7 +204,7 @@ def test_they_learn(kind, family):
 
 def test_the_two_terms_are_what_they_say():
     objective = next_sentence()
-    batch = batch_of(objective, objective.pool)
+    batch = batch_of(objective, objective.training_data)
     model = model_of("bert", TOK, "pretraining").train()
     whole = objective.losses(model, batch)
     model.head.words.chunk = 4  # no scores, as in training
@@ -243,14 +243,14 @@ def test_it_always_fits(sentences, length, seed):
 def test_what_is_refused():
     objective = NextSentence(TOK, 48)
     examples = documents(objective, [TEXTS[0] * 9])
-    with pytest.raises(InputError, match="pool"):
+    with pytest.raises(InputError, match="training_data"):
         for n in range(9):
             objective.noise(examples[0], rng(n))
-    objective.pool = examples
+    objective.training_data = examples
     with pytest.raises(InputError, match=r"one document only.*masked-lm"):
         for n in range(9):
             objective.noise(examples[0], rng(n))
-    objective.pool = [*examples, *documents(objective, TEXTS[1:2])]  # rare, but found
+    objective.training_data = [*examples, *documents(objective, TEXTS[1:2])]  # rare, but found
     assert {objective.noise(examples[0], rng(n))["answer"] for n in range(9)} == {0, 1}
     with pytest.raises(InputError, match="cls_token"):
         NextSentence(byte_bpe(), 48)

@@ -10,7 +10,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.pipeline import TextPipeline
-from clearhead.train.objectives.base import IGNORED
+from clearhead.train.objectives.padding import IGNORED
 from clearhead.train.objectives.seq2seq import PromptedLM, Seq2Seq
 from tests.train.objectives.small import bpe, encoded, learns, small, wordpiece
 
@@ -38,7 +38,7 @@ def test_exact_ids_and_labels():
     assert batch.inputs["attention_mask"].sum(1).tolist() == sources
     assert batch.inputs["input_ids"][batch.inputs["attention_mask"] == 0].eq(tok.pad_token_id).all()
     assert (batch.inputs["labels"] != IGNORED).sum(1).tolist() == targets
-    assert batch.counts == {"loss": sum(targets)} and batch.tokens == sum(sources) + sum(targets)
+    assert batch.counts == {"loss": sum(targets)} and batch.units == sum(sources) + sum(targets)
 
 
 def test_an_end_that_is_there_is_not_repeated():
@@ -71,7 +71,7 @@ def test_smoothing_is_the_formula_and_stays_out_of_evaluation():
     tok = translator()
     objective = Seq2Seq(tok, 40)
     model = small("transformer", objective.task, tok, **objective.configure({}))
-    module = objective.trained(model)
+    module = objective.training_module(model)
     batch = objective.collate(encoded(objective, RECORDS))
     logits = model.eval()(**batch.inputs).logits.detach()
     labels = batch.inputs["labels"]
@@ -124,7 +124,7 @@ def test_it_is_learned(name):
     before, after = learns(objective, model, encoded(objective, RECORDS))
     assert after < before
     with pytest.raises(InputError, match="head over words"):
-        objective.trained(small("bert", "sequence-classification", tok))
+        objective.training_module(small("bert", "sequence-classification", tok))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_new_tokens_get_rows_and_the_old_ones_stay():
     model = small("gpt2", "causal-lm", tok)
     old = model.stack.embed.tokens.weight.detach().clone()
     objective = PromptedLM(tok, 40)
-    objective.trained(model)
+    objective.training_module(model)
     table = model.stack.embed.tokens.weight
     assert len(table) == len(old) + 1 == model.config.vocab_size
     assert torch.equal(table[: len(old)], old)
@@ -217,13 +217,13 @@ def test_an_untied_output_grows_too():
     model = small("bert", "causal-lm", tok, is_decoder=True, tie_word_embeddings=False)
     weight, bias = model.head.output.weight.detach().clone(), model.head.output.bias.detach().clone() + 1
     model.head.output.bias.data += 1
-    PromptedLM(tok, 40).trained(model)
+    PromptedLM(tok, 40).training_module(model)
     assert model.head.output.weight.shape[0] == len(tok) == len(weight) + 1
     assert torch.equal(model.head.output.weight[:-1], weight)
     assert model.head.output.bias.tolist() == [*bias.tolist(), 0.0]
 
 
-# ---- the examination
+# ---- evaluation on test data
 
 
 def fake_sacrebleu(monkeypatch, seen):
@@ -235,7 +235,7 @@ def fake_sacrebleu(monkeypatch, seen):
     monkeypatch.setitem(sys.modules, "sacrebleu", types.SimpleNamespace(corpus_bleu=corpus_bleu, BLEU=known))
 
 
-def test_examination_by_writing(monkeypatch):
+def test_bleu_of_what_is_written(monkeypatch):
     seen = {}
     fake_sacrebleu(monkeypatch, seen)
     tok = translator()
@@ -245,12 +245,12 @@ def test_examination_by_writing(monkeypatch):
     model = small("transformer", objective.task, tok, **objective.configure({}))
     pipe = TextPipeline(model, tok)
     long_first = [RECORDS[1], RECORDS[0]]
-    assert objective.examine(pipe, long_first) == {"bleu": 12.5}
+    assert objective.evaluate_test(pipe, long_first) == {"bleu": 12.5}
     assert seen["references"] == [["the sea", "a dog ran away"]] and seen["tokenize"] == "zh"
     expected = [pipe.generate(r["source"], num_beams=2, max_new_tokens=6).strip() for r in long_first]
     assert seen["answers"] == expected  # in the order of the records
     with pytest.raises(InputError, match="no records"):
-        objective.examine(pipe, [])
+        objective.evaluate_test(pipe, [])
 
 
 def test_a_decoder_is_judged_by_its_answer_alone(monkeypatch):
@@ -259,12 +259,12 @@ def test_a_decoder_is_judged_by_its_answer_alone(monkeypatch):
     tok = bpe()
     objective = PromptedLM(tok, 5)
     model = small("gpt2", objective.task, bpe(), **objective.configure({}))
-    objective.trained(model)
-    objective.examine(TextPipeline(model, tok), RECORDS)
+    objective.training_module(model)
+    objective.evaluate_test(TextPipeline(model, tok), RECORDS)
     assert not any("cat" in answer or "<|answer|>" in answer for answer in seen["answers"])
 
 
 def test_without_sacrebleu_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(InputError, match=r"pip install clearhead\[train\]"):
-        Seq2Seq(translator(), 6).examine(None, RECORDS)
+        Seq2Seq(translator(), 6).evaluate_test(None, RECORDS)

@@ -131,7 +131,7 @@ def test_it_learns():
     steps_lower_the_loss(objective, model, batch, lr=1e-2)
     ragged = batch_of(objective, [found[0], found[-1]])
     assert ragged.inputs["labels"][1, -1] == -100 and ragged.inputs["attention_mask"][1, -1] == 0
-    assert ragged.tokens == int(ragged.inputs["attention_mask"].sum()) + ragged.counts["loss"]
+    assert ragged.units == int(ragged.inputs["attention_mask"].sum()) + ragged.counts["loss"]
 
 
 def test_what_is_refused():

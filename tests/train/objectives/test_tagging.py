@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.train.objectives.base import IGNORED
+from clearhead.train.objectives.padding import IGNORED
 from clearhead.train.objectives.tagging import Tagging, entities
 from tests.train.objectives.small import bpe, encoded, learns, small, wordpiece
 

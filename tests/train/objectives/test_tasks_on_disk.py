@@ -62,7 +62,7 @@ def test_the_same_batch_from_disk(case, tmp_path):
         for example in examples:
             writer.add(example)
     before, after = objective.collate(examples), objective.collate(list(Table(tmp_path / "table")))
-    assert before.counts == after.counts and before.tokens == after.tokens
+    assert before.counts == after.counts and before.units == after.units
     assert before.inputs.keys() == after.inputs.keys()
     for name, tensor in before.inputs.items():
         assert tensor.dtype == after.inputs[name].dtype, name

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.train.objectives.base import IGNORED
+from clearhead.train.objectives.fields import number_of, text_of
+from clearhead.train.objectives.labels import Labels
+from clearhead.train.objectives.padding import IGNORED
 from clearhead.train.objectives.question_answering import QuestionAnswering
+from clearhead.train.objectives.sequence import SequenceObjective, has_segments
 from clearhead.train.objectives.tagging import Tagging
-from clearhead.train.objectives.texts import Labels, TextObjective, grow_vocabulary, has_segments, number_of, text_of
+from clearhead.train.objectives.vocabulary import grow_vocabulary
 from tests.train.objectives.small import bpe, encoded, small, wordpiece
 
 
@@ -41,7 +44,7 @@ def test_who_takes_segments():
     assert has_segments(small("bert", task, wordpiece()))
     assert not has_segments(small("distilbert", task, wordpiece()))
     assert not has_segments(small("gpt2", task, bpe()))  # it would look them up as words
-    objective = TextObjective(wordpiece(), 20)
+    objective = SequenceObjective(wordpiece(), 20)
     batch = objective.inputs([objective.ids_of("the cat", "a dog")])
     assert set(batch) == {"input_ids", "attention_mask", "token_type_ids"}
 

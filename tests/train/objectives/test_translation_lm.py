@@ -75,12 +75,12 @@ def test_names_give_the_numbers():
         return config | {"n_langs": 3, "lang2id": {"de": 0, "rev": 1, "en": 2}}
 
     objective = TranslationLM(TOK, 48, languages=["en", "de"])
-    objective.trained(model_of("xlm", TOK, "masked-lm", stored))
+    objective.training_module(model_of("xlm", TOK, "masked-lm", stored))
     batch = batch_of(objective, examples_of(objective))
-    langs = objective.given(batch)["langs"]
+    langs = objective.model_inputs(batch)["langs"]
     assert torch.equal(langs == 2, batch.inputs["langs"] == 0) and set(langs.flatten().tolist()) == {0, 2}
     with pytest.raises(InputError, match="does not know the language 'fr'; it knows de, rev, en"):
-        TranslationLM(TOK, 48, languages=["en", "fr"]).trained(model_of("xlm", TOK, "masked-lm", stored))
+        TranslationLM(TOK, 48, languages=["en", "fr"]).training_module(model_of("xlm", TOK, "masked-lm", stored))
     with pytest.raises(InputError, match="languages"):
         TranslationLM(TOK, 48, languages=["en"])
 
@@ -92,7 +92,7 @@ def test_models_that_know_no_languages(family, tokenizer):
     model = model_of(family, tok, "masked-lm", pad_token_id=tok.pad_token_id, max_position_embeddings=600)
     batch = batch_of(objective, examples_of(objective))
     steps_lower_the_loss(objective, model, batch)
-    given = objective.given(batch)
+    given = objective.model_inputs(batch)
     assert "langs" not in given
     first = 0 if family == "bert" else tok.pad_token_id + 1
     assert int(given["position_ids"].min()) == first
@@ -103,4 +103,4 @@ def test_bad_records():
     with pytest.raises(InputError, match=r"pairs:2 has no column 'target'"):
         list(objective.encode({"source": "a", "where": "pairs:2"}))
     with pytest.raises(InputError, match="encoder and a decoder"):
-        objective.trained(model_of("t5", TOK, "seq2seq-lm"))
+        objective.training_module(model_of("t5", TOK, "seq2seq-lm"))

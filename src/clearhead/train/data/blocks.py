@@ -10,7 +10,7 @@ import numpy as np
 
 from clearhead.errors import InputError
 from clearhead.train.data.table import Table
-from clearhead.train.objectives.base import Example
+from clearhead.train.data.types import Example
 
 
 class Blocks:

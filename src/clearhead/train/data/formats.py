@@ -35,7 +35,7 @@ _BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
 @dataclass(frozen=True)
-class Reading:
+class FileOptions:
     """How a file is to be read: what a recipe may say about it.
 
     documents   where a text is cut: "file" (not at all), "lines", "blank-lines", or the words between two documents
@@ -131,12 +131,12 @@ def lines(path: Path, encoding: str, advance: Advance) -> Iterator[tuple[int, st
 # ---- documents
 
 
-def text_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+def text_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
     """{"text"}, a document each. A long one comes in pieces: all but its last have `unfinished`, all but its first
     `continued`, and joined they are the document."""
-    if reading.documents == "lines":
-        return ((number, {"text": line}) for number, line in lines(path, reading.encoding, advance))
-    return pieces(characters(path, reading.encoding, advance), reading.documents)
+    if options.documents == "lines":
+        return ((number, {"text": line}) for number, line in lines(path, options.encoding, advance))
+    return pieces(characters(path, options.encoding, advance), options.documents)
 
 
 def pieces(blocks: Iterator[str], documents: str, line: int = 1) -> Lines:
@@ -197,31 +197,31 @@ def _cut(text: str, keep: int) -> int:
 # ---- one JSON value a line, or a file
 
 
-def jsonl_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
-    for number, line in lines(path, reading.encoding, advance):
+def jsonl_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
+    for number, line in lines(path, options.encoding, advance):
         if line and not line.isspace():
             yield number, _row_of(_parsed(line, path, number), f"{path}:{number}")
 
 
-def json_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+def json_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
     """A list of rows; a file in the form of SQuAD; an object with lists (`key` says which); or JSONL after all."""
-    text = "".join(characters(path, reading.encoding, advance))
+    text = "".join(characters(path, options.encoding, advance))
     first, _, rest = text.lstrip().partition("\n")
     if first.startswith("{") and rest.strip() and _is_json(first):
-        yield from jsonl_rows(path, reading, lambda _: None)
+        yield from jsonl_rows(path, options, lambda _: None)
         return
     found = _parsed(text, path, None)
-    if reading.key is None and isinstance(found, dict) and isinstance(found.get("data"), list):
+    if options.key is None and isinstance(found, dict) and isinstance(found.get("data"), list):
         found = found["data"]
     elif isinstance(found, dict):
         lists = [name for name, value in found.items() if isinstance(value, list)]
-        if reading.key not in lists:
-            hint = did_you_mean(reading.key, lists) if reading.key else ""
+        if options.key not in lists:
+            hint = did_you_mean(options.key, lists) if options.key else ""
             raise InputError(
                 f"{path} holds an object, not a list of rows.{hint} "
                 f"Its lists are: {', '.join(lists) or 'none'}. Choose one in the recipe: key: …"
             )
-        found = found[reading.key]
+        found = found[options.key]
     if not isinstance(found, list):
         raise InputError(f"{path} holds a JSON {type(found).__name__}; a list of rows is expected.")
     for number, row in enumerate(found, 1):
@@ -277,22 +277,22 @@ def _row_of(value: Any, where: str) -> Row:
 # ---- tables
 
 
-def csv_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
-    return _table_rows(path, reading, advance, reading.separator or ",", reading.quoted is not False)
+def csv_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
+    return _table_rows(path, options, advance, options.separator or ",", options.quoted is not False)
 
 
-def tsv_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
-    return _table_rows(path, reading, advance, reading.separator or "\t", reading.quoted is True)
+def tsv_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
+    return _table_rows(path, options, advance, options.separator or "\t", options.quoted is True)
 
 
-def _table_rows(path: Path, reading: Reading, advance: Advance, separator: str, quoted: bool) -> Lines:
-    positions = bool(reading.columns) and all(isinstance(theirs, int) for theirs in reading.columns.values())
+def _table_rows(path: Path, options: FileOptions, advance: Advance, separator: str, quoted: bool) -> Lines:
+    positions = bool(options.columns) and all(isinstance(theirs, int) for theirs in options.columns.values())
     if quoted:
-        rows = _quoted_rows(path, reading.encoding, advance, separator)
+        rows = _quoted_rows(path, options.encoding, advance, separator)
     else:
-        last = max(map(int, reading.columns.values())) if positions and separator == " " else -1
-        rows = _plain_rows(path, reading.encoding, advance, separator, last)
-    named = not positions if reading.header is None else reading.header
+        last = max(map(int, options.columns.values())) if positions and separator == " " else -1
+        rows = _plain_rows(path, options.encoding, advance, separator, last)
+    named = not positions if options.header is None else options.header
     names: list[str] | None = None
     for number, row in rows:
         if named and names is None:
@@ -341,9 +341,9 @@ def _quoted_rows(path: Path, encoding: str, advance: Advance, separator: str) ->
 # ---- a token a line
 
 
-def conll_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
+def conll_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
     """{"tokens", "tags"}: a token and its tags a line, an empty line between sentences (Tjong Kim Sang 2003)."""
-    columns = reading.columns or {"tokens": 0, "tags": -1}
+    columns = options.columns or {"tokens": 0, "tags": -1}
     for ours, theirs in columns.items():
         if not isinstance(theirs, int):
             raise InputError(f"CoNLL columns have no names: columns.{ours} must be a position such as 0 or -1.")
@@ -351,18 +351,18 @@ def conll_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
     least = max(place + 1 if place >= 0 else -place for place in places.values())
     least = max(least, len(set(places.values())))
     try:
-        strip = re.compile(reading.strip) if reading.strip else None
+        strip = re.compile(options.strip) if options.strip else None
     except re.error as error:
-        raise InputError(f"strip is {reading.strip!r}, which is not a regular expression: {error}.") from error
+        raise InputError(f"strip is {options.strip!r}, which is not a regular expression: {error}.") from error
     sentence: dict[str, list[str]] = {}
     begins, width = 1, 0  # the file's columns, once a line has shown them
-    for number, line in lines(path, reading.encoding, advance):
+    for number, line in lines(path, options.encoding, advance):
         if not line or line.isspace():
             if sentence:
                 yield begins, sentence
             sentence = {}
             continue
-        parts = line.split(reading.separator or ("\t" if "\t" in line else None))
+        parts = line.split(options.separator or ("\t" if "\t" in line else None))
         comment = line.startswith("# ") and "\t" not in line and len(parts) != width
         if comment or line.startswith("-DOCSTART-"):
             continue
@@ -382,7 +382,7 @@ def conll_rows(path: Path, reading: Reading, advance: Advance) -> Lines:
         yield begins, sentence
 
 
-READERS: dict[str, Callable[[Path, Reading, Advance], Lines]] = {
+READERS: dict[str, Callable[[Path, FileOptions, Advance], Lines]] = {
     "text": text_rows,
     "jsonl": jsonl_rows,
     "json": json_rows,

@@ -5,26 +5,21 @@ What a batch holds depends on the seed and the step alone. Making it early, late
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
-import signal
 import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future
 from typing import Any
 
 import numpy as np
 import torch
 
 from clearhead.errors import ClearheadError, InputError
-from clearhead.train.data.order import Order, micro, share
-from clearhead.train.objectives.base import Batch, Data, Objective
+from clearhead.train.data.order import Order, micro_batches, rank_share
+from clearhead.train.data.types import Batch, Examples, Preprocessor
+from clearhead.train.data.workers import WORKER_DIED, worker_pool
 
-WORKER_DIED = (
-    "A process that reads the data has ended, perhaps for want of memory. Lower data.workers, and run the same command "
-    "again: it goes on from the last checkpoint."
-)
 HELD_OUT = 0x48454C44  # draws for held-out data are apart from those for training
 
 
@@ -37,13 +32,13 @@ class Loader:
 
     def __init__(
         self,
-        data: Data,
-        objective: Objective,
+        data: Examples,
+        preprocessor: Preprocessor,
         order: Order,
         *,
         seed: int = 0,
         rank: int = 0,
-        world: int = 1,
+        world_size: int = 1,
         accumulate: int = 1,
         device: torch.device | str = "cpu",
         prefetch: int = 2,
@@ -55,25 +50,25 @@ class Loader:
         """
         if order.count != len(data):
             raise InputError(f"The order is for {order.count} examples, but the data has {len(data)}.")
-        self.data, self.objective, self.order = data, objective, order
-        self.seed, self.rank, self.world, self.accumulate = seed, rank, world, accumulate
+        self.data, self.preprocessor, self.order = data, preprocessor, order
+        self.seed, self.rank, self.world_size, self.accumulate = seed, rank, world_size, accumulate
         self.device, self.prefetch, self.workers = torch.device(device), prefetch, workers
-        self._ahead: _Ahead | _Many | None = None
+        self._prefetcher: _ThreadPrefetcher | _ProcessPrefetcher | None = None
 
     def at(self, step: int) -> list[Batch]:
         """The micro-batches of a step. Asked for in order they are ready; any other step makes a new start."""
         if not self.prefetch:
             return self._placed(self._made(step))
-        if self._ahead is None or self._ahead.next != step:
+        if self._prefetcher is None or self._prefetcher.next != step:
             self.close()
-            self._ahead = _Many(self, step) if self.workers else _Ahead(self, step)
-        return self._placed(self._ahead.take())
+            self._prefetcher = _ProcessPrefetcher(self, step) if self.workers else _ThreadPrefetcher(self, step)
+        return self._placed(self._prefetcher.take())
 
     def close(self) -> None:
         """Stop working ahead. The loader can still be asked afterwards."""
-        if self._ahead is not None:
-            self._ahead.stop()
-            self._ahead = None
+        if self._prefetcher is not None:
+            self._prefetcher.stop()
+            self._prefetcher = None
 
     def __enter__(self) -> Loader:
         return self
@@ -87,18 +82,18 @@ class Loader:
     def _rows(self, step: int) -> tuple[int, np.ndarray, list[np.ndarray]]:
         """The epoch of a step, all examples of the step, and those of each micro-batch of this device."""
         epoch, numbers = self.order.at(step)
-        parts = min(self.accumulate, -(-len(numbers) // self.world))  # the same for every device
-        return epoch, numbers, micro(share(numbers, self.rank, self.world), parts)
+        parts = min(self.accumulate, -(-len(numbers) // self.world_size))  # the same for every device
+        return epoch, numbers, micro_batches(rank_share(numbers, self.rank, self.world_size), parts)
 
     def _made(self, step: int) -> list[Batch]:
         epoch, numbers, parts = self._rows(step)
-        return self._pinned([_batch(self.data, self.objective, rows, numbers, self.seed, epoch) for rows in parts])
+        return self._pinned([_batch(self.data, self.preprocessor, rows, numbers, self.seed, epoch) for rows in parts])
 
     def _pinned(self, batches: list[Batch]) -> list[Batch]:
         return [_pinned(batch) for batch in batches] if self.device.type == "cuda" else batches
 
 
-class _Ahead:
+class _ThreadPrefetcher:
     """The thread that makes batches from a step on, a few ahead of the one that is asked for."""
 
     def __init__(self, loader: Loader, first: int) -> None:
@@ -113,46 +108,44 @@ class _Ahead:
         if self._loader.device.type == "cuda" and self._loader.device.index is not None:
             torch.cuda.set_device(self._loader.device)  # each thread has its own; memory is pinned for this one
         while not self._stopped.is_set():
-            found: list[Batch] | BaseException
+            made: list[Batch] | BaseException
             try:
-                found = self._loader._made(step)
+                made = self._loader._made(step)
             except BaseException as error:  # whatever it is, the one who asks for the step must hear of it
-                found = error
+                made = error
             while not self._stopped.is_set():
                 try:
-                    self._ready.put(found, timeout=0.1)
+                    self._ready.put(made, timeout=0.1)
                     break
                 except queue.Full:
                     continue
-            if isinstance(found, BaseException):
+            if isinstance(made, BaseException):
                 return
             step += 1
 
     def take(self) -> list[Batch]:
-        found, step = self._ready.get(), self.next
-        if isinstance(found, BaseException):
+        made, step = self._ready.get(), self.next
+        if isinstance(made, BaseException):
             self.next = -1  # the thread has ended: who asks again makes a new start
-            if isinstance(found, ClearheadError):
-                raise type(found)(f"At step {step}: {found}") from found
-            found.add_note(f"This happened while the batch of step {step} was made.")
-            raise found
+            if isinstance(made, ClearheadError):
+                raise type(made)(f"At step {step}: {made}") from made
+            made.add_note(f"This happened while the batch of step {step} was made.")
+            raise made
         self.next = step + 1
-        return found
+        return made
 
     def stop(self) -> None:
         self._stopped.set()
         self._worker.join()
 
 
-class _Many:
+class _ProcessPrefetcher:
     """Processes that make batches from a step on, each a step at a time; they are taken in order."""
 
     def __init__(self, loader: Loader, first: int) -> None:
         self.next = first
         self._loader = loader
-        context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-        given = (loader.data, loader.objective, loader.seed)
-        self._pool = ProcessPoolExecutor(loader.workers, context, _begin, given)
+        self._pool = worker_pool(loader.workers, _begin, loader.data, loader.preprocessor, loader.seed)
         self._waiting: deque[Future[list[Batch]]] = deque()
         for step in range(first, first + loader.workers + loader.prefetch):
             self._ask(step)
@@ -163,49 +156,48 @@ class _Many:
     def take(self) -> list[Batch]:
         step, self.next = self.next, -1  # an error ends it: who asks again makes a new start
         try:
-            found = self._waiting.popleft().result()
+            batches = self._waiting.popleft().result()
         except ClearheadError as error:
             raise type(error)(f"At step {step}: {error}") from error
         except BrokenExecutor:
             raise InputError(WORKER_DIED) from None
         self._ask(step + self._loader.workers + self._loader.prefetch)
         self.next = step + 1
-        for batch in found:
+        for batch in batches:
             batch.inputs = {name: torch.from_numpy(array) for name, array in batch.inputs.items()}
-        return self._loader._pinned(found)
+        return self._loader._pinned(batches)
 
     def stop(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-_given: tuple[Data, Objective, int] | None = None  # of a process that makes batches
+_worker_state: tuple[Examples, Preprocessor, int] | None = None  # of a process that makes batches
 
 
-def _begin(*given: Any) -> None:
-    global _given
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for this one
+def _begin(data: Examples, preprocessor: Preprocessor, seed: int) -> None:
+    global _worker_state
     torch.set_num_threads(1)
-    _given = given
+    _worker_state = data, preprocessor, seed
 
 
 def _work(epoch: int, numbers: np.ndarray, parts: list[np.ndarray]) -> list[Batch]:
     """The batches of a step, with arrays in place of tensors: those travel as plain bytes."""
-    assert _given is not None
-    data, objective, seed = _given
-    made = [_batch(data, objective, rows, numbers, seed, epoch) for rows in parts]
+    assert _worker_state is not None
+    data, preprocessor, seed = _worker_state
+    made = [_batch(data, preprocessor, rows, numbers, seed, epoch) for rows in parts]
     for batch in made:
         batch.inputs = {name: tensor.numpy() for name, tensor in batch.inputs.items()}  # type: ignore[misc]
     return made
 
 
 def evaluation_batches(
-    data: Data,
-    objective: Objective,
+    data: Examples,
+    preprocessor: Preprocessor,
     order: Order,
     *,
     seed: int = 0,
     rank: int = 0,
-    world: int = 1,
+    world_size: int = 1,
     device: torch.device | str = "cpu",
     limit: int | None = None,
     equal: bool = False,
@@ -215,34 +207,34 @@ def evaluation_batches(
     order   one that does not shuffle
     limit   so many batches and no more
     equal   every device gets the same number of batches, as models that are spread over devices need. Where there
-            is nothing left, a row comes again in a batch of 0 tokens, and what is measured on it must not be added
+            is nothing left, a row comes again in a batch of 0 units, and what is measured on it must not be added
     """
     if order.shuffle:
         raise InputError("Held-out data is read in order: make the Order with shuffle=False.")
     steps = order.steps_per_epoch()
     for step in range(steps if limit is None else min(limit, steps)):
         _, numbers = order.at(step)
-        rows = share(numbers, rank, world)
+        rows = rank_share(numbers, rank, world_size)
         if len(rows) or equal:
-            yield _batch(data, objective, rows, numbers, seed, 0, HELD_OUT).to(torch.device(device))
+            yield _batch(data, preprocessor, rows, numbers, seed, 0, HELD_OUT).to(torch.device(device))
 
 
-def _batch(data: Data, objective: Objective, rows: np.ndarray, whole: np.ndarray, *key: int) -> Batch:
+def _batch(data: Examples, preprocessor: Preprocessor, rows: np.ndarray, step_rows: np.ndarray, *key: int) -> Batch:
     """The examples with these numbers, each with noise from a generator of its own: (seed, epoch, number).
 
-    Without any, the first one of the whole batch stands in, and counts for nothing.
+    Without any, the first one of the step stands in, and counts for nothing.
     """
-    numbers = (rows if len(rows) else whole[:1]).tolist()
+    numbers = (rows if len(rows) else step_rows[:1]).tolist()
     examples = [data[n] for n in numbers]
-    if type(objective).noise is not Objective.noise:  # drawing nothing, most objectives need no generators
+    if preprocessor.has_noise:
         seed, epoch, *more = key
         examples = [
-            objective.noise(example, _generator(seed, epoch, n, *more))
+            preprocessor.noise(example, _generator(seed, epoch, n, *more))
             for n, example in zip(numbers, examples, strict=True)
         ]
-    batch = objective.collate(examples)
+    batch = preprocessor.collate(examples)
     if not len(rows):
-        batch.counts, batch.tokens = dict.fromkeys(batch.counts, 0), 0
+        batch.counts, batch.units = dict.fromkeys(batch.counts, 0), 0
     return batch
 
 
@@ -253,4 +245,4 @@ def _generator(*key: int) -> np.random.Generator:
 def _pinned(batch: Batch) -> Batch:
     """In memory from which a GPU copies while it computes."""
     inputs: dict[str, Any] = {name: tensor.pin_memory() for name, tensor in batch.inputs.items()}
-    return Batch(inputs, batch.counts, batch.tokens, batch.extra)
+    return Batch(inputs, batch.counts, batch.units, batch.extra)

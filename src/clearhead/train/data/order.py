@@ -62,7 +62,7 @@ class Order:
         self._epoch = -1  # the one that is kept:
         self._numbers = np.zeros(0, np.uint32)  # its examples, batch after batch
         self._begins = np.zeros(1, np.int64)  # where its batches begin, and the end of the last
-        self._turn: np.ndarray | None = None  # which batch comes when; None: as they lie
+        self._batch_order: np.ndarray | None = None  # which batch comes when; None: as they lie
 
     def _usual_rows(self) -> int:
         if self.lengths is None or not self.batch_tokens:
@@ -79,7 +79,7 @@ class Order:
             epoch = 0
         with self._lock:
             while len(self._steps) <= epoch:
-                self._lay_out(len(self._steps))
+                self._build_epoch(len(self._steps))
                 self._steps.append(len(self._begins) - 1)
         return self._steps[epoch]
 
@@ -100,16 +100,16 @@ class Order:
                 step, epoch = step - steps, epoch + 1
         with self._lock:
             if self._epoch != (epoch if self.shuffle else 0):
-                self._lay_out(epoch if self.shuffle else 0)
+                self._build_epoch(epoch if self.shuffle else 0)
             if self._even:
                 assert self.batch_size is not None
                 start, stop = step * self.batch_size, min((step + 1) * self.batch_size, self.count)
             else:
-                batch = step if self._turn is None else int(self._turn[step])
+                batch = step if self._batch_order is None else int(self._batch_order[step])
                 start, stop = self._begins[batch], self._begins[batch + 1]
             return epoch, self._numbers[start:stop].astype(np.int64)
 
-    def _lay_out(self, epoch: int) -> None:
+    def _build_epoch(self, epoch: int) -> None:
         """Draw the permutation of an epoch and cut it into batches."""
         if self._epoch == epoch:
             return
@@ -118,7 +118,7 @@ class Order:
         numbers: np.ndarray = np.arange(self.count, dtype=kind)
         if self.shuffle:
             draw.shuffle(numbers)
-        begins, turn = [0], None
+        begins, batch_order = [0], None
         if not self._even:
             assert self.lengths is not None
             for start in range(0, self.count, self._window):
@@ -129,9 +129,9 @@ class Order:
                     inside[:], lengths = inside[longest_first], lengths[longest_first]
                 begins.extend(start + end for end in self._cuts(lengths))
             if self.shuffle and self.bucket:
-                turn = draw.permutation(len(begins) - 1)
+                batch_order = draw.permutation(len(begins) - 1)
         self._epoch = -1  # while it changes, it is none
-        self._numbers, self._begins, self._turn = numbers, np.array(begins), turn
+        self._numbers, self._begins, self._batch_order = numbers, np.array(begins), batch_order
         self._epoch = epoch
 
     def _cuts(self, lengths: np.ndarray) -> list[int]:
@@ -148,11 +148,11 @@ class Order:
         return ends
 
 
-def share(numbers: np.ndarray, rank: int, world: int) -> np.ndarray:
+def rank_share(numbers: np.ndarray, rank: int, world: int) -> np.ndarray:
     """What one of several devices gets of a batch: a stretch of it, as long as the others' or one longer."""
     return np.array_split(numbers, world)[rank]
 
 
-def micro(numbers: np.ndarray, parts: int) -> list[np.ndarray]:
+def micro_batches(numbers: np.ndarray, parts: int) -> list[np.ndarray]:
     """A device's share in so many parts, one after the other; where there are fewer rows, some are empty."""
     return np.array_split(numbers, parts)

@@ -5,25 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import multiprocessing
 import os
 import shutil
-import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from clearhead.errors import CheckpointError, InputError
-from clearhead.text import Tokenizer
-from clearhead.train.data.loader import WORKER_DIED
 from clearhead.train.data.sources import Source
 from clearhead.train.data.table import VERSION, Table, TableWriter
-from clearhead.train.objectives.base import Example, Objective, Record, check_columns
+from clearhead.train.data.types import Example, Preprocessor, Record, checked
+from clearhead.train.data.workers import WORKER_DIED, worker_pool
 
 log = logging.getLogger("clearhead")
 
@@ -32,12 +29,12 @@ EVERY = 10.0  # seconds between two lines, where there is no terminal
 TOGETHER = 2**20  # characters that are encoded at once
 FORGOTTEN = 24 * 3600.0  # seconds after which an unfinished folder belongs to a process that was killed
 
-_objective: Objective | None = None  # of a worker process
+_preprocessor: Preprocessor | None = None  # of a worker process
 
 
 def prepare(
     source: Source,
-    objective: Objective,
+    preprocessor: Preprocessor,
     cache_folder: str | os.PathLike[str],
     *,
     workers: int = 0,
@@ -49,75 +46,56 @@ def prepare(
     show_progress   on standard error; None: if it takes more than two seconds
     """
     cache = Path(cache_folder)
-    fingerprint = fingerprint_of(source, objective)
+    fingerprint = fingerprint_of(source, preprocessor)
     folder = cache / fingerprint[:32]
     if folder.exists():
         with suppress(CheckpointError):  # a damaged one is made anew, and replaced when that is done
             return Table(folder).check()
     _sweep(cache)
     with TableWriter(folder, fingerprint) as writer, _Progress(source, writer, show_progress) as progress:
-        records = _checked(source.records(progress.advance), objective)
+        records = checked(source.records(progress.advance), preprocessor.columns)
         begun = False  # there is a row that the next piece of a long text belongs to
         read = unused = 0
-        with closing(_encoded(records, objective, workers)) as encoded:
+        with closing(_encoded(records, preprocessor, workers)) as encoded:
             for record, examples in encoded:
-                begun = begun and objective.blocks and bool(record.get("continued"))
+                begun = begun and preprocessor.blocks and bool(record.get("continued"))
                 before = writer.rows
                 for example in examples:
                     writer.add(example, joined=begun)
-                    begun = objective.blocks
+                    begun = preprocessor.blocks
                     progress.look()
                 read, unused = read + 1, unused + (writer.rows == before)
         if not writer.rows:
             raise InputError(
-                f"{source.name} holds records, but the objective {objective.name!r} made no example of any of them. "
+                f"{source.name} holds records, but the objective {preprocessor.name!r} made no example of any of them. "
                 "Are the texts empty or too short, or all longer than batch.length?"
             )
-    if unused and not objective.blocks:
+    if unused and not preprocessor.blocks:
         log.warning("%s: %s of %s records were left out: empty, or longer than batch.length.",
                     source.name, f"{unused:,}", f"{read:,}")  # fmt: skip
     return Table(folder)
 
 
-def fingerprint_of(source: Source, objective: Objective) -> str:
-    """Changes with anything that the examples depend on: the data, the objective, the tokenizer, the format on disk."""
-    parts = [VERSION, source.fingerprint(), objective.identity(), _tokenizer_identity(objective.tokenizer)]
+def fingerprint_of(source: Source, preprocessor: Preprocessor) -> str:
+    """Changes with anything that the examples depend on: the data, the objective and its codec, the format on disk."""
+    parts = [VERSION, source.fingerprint(), preprocessor.identity()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _tokenizer_identity(tokenizer: Tokenizer) -> list[Any]:
-    if tokenizer.source_files is not None:
-        written = {name: hashlib.sha256(data).hexdigest() for name, data in tokenizer.source_files.files().items()}
-        model = json.dumps(written)
-    else:
-        model = tokenizer.backend.to_str()
-    target = tokenizer.target
-    other = None if target is tokenizer or target.tgt_lang is not None else _tokenizer_identity(target)
-    languages = [tokenizer.src_lang, tokenizer.tgt_lang]
-    return [model, tokenizer.special_tokens_map, tokenizer.truncation_side, languages, other]
 
 
 # ---- encoding
 
 
-def _checked(records: Iterable[Record], objective: Objective) -> Iterator[Record]:
-    for record in records:
-        check_columns(objective, record)
-        yield record
-
-
 def _encoded(
-    records: Iterator[Record], objective: Objective, workers: int
+    records: Iterator[Record], preprocessor: Preprocessor, workers: int
 ) -> Generator[tuple[Record, Iterable[Example]], None, None]:
     """Each record with its examples, in order."""
     groups = _grouped(records)
     if not workers:
         for group in groups:
-            yield from zip(group, _encode(objective, group), strict=True)
+            yield from zip(group, preprocessor.encode_batch(group), strict=True)
         return
     waiting: deque[tuple[list[Record], Future[list[list[Example]]]]] = deque()
-    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-    with ProcessPoolExecutor(workers, context, _begin, (objective,)) as pool:
+    with worker_pool(workers, _begin, preprocessor) as pool:
         try:
             for group in groups:
                 waiting.append((group, pool.submit(_work, group)))
@@ -145,21 +123,14 @@ def _grouped(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield group
 
 
-def _encode(objective: Objective, group: list[Record]) -> Iterable[Iterable[Example]]:
-    """The examples of each record; all at once where the objective can."""
-    together = getattr(objective, "encode_batch", None)
-    return together(group) if together else map(objective.encode, group)
-
-
-def _begin(objective: Objective) -> None:
-    global _objective
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for this one
-    _objective = objective
+def _begin(preprocessor: Preprocessor) -> None:
+    global _preprocessor
+    _preprocessor = preprocessor
 
 
 def _work(group: list[Record]) -> list[list[Example]]:
-    assert _objective is not None
-    return [list(examples) for examples in _encode(_objective, group)]
+    assert _preprocessor is not None
+    return [list(examples) for examples in _preprocessor.encode_batch(group)]
 
 
 # ---- what is shown, and what is swept up

@@ -23,14 +23,14 @@ from clearhead.train.data.formats import (
     READERS,
     UNPACK,
     Advance,
+    FileOptions,
     Lines,
-    Reading,
     Row,
     characters,
     lines,
     pieces,
 )
-from clearhead.train.objectives.base import Record
+from clearhead.train.data.types import Record
 
 FORMATS = {name: name for name in READERS} | {"txt": "text", "squad": "json", "parallel": "parallel"}
 _TABLE = ("separator", "header", "quoted")
@@ -45,8 +45,8 @@ KINDS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Spec(Reading):
-    """All that a recipe may say about a source; `Reading` has what concerns a single file.
+class SourceOptions(FileOptions):
+    """All that a recipe may say about a source; `FileOptions` has what concerns a single file.
 
     path                a file, a folder, a pattern with *, or a list of those
     format              text, jsonl, json (squad), csv, tsv, conll or parallel; by default from the file's ending
@@ -72,14 +72,14 @@ class Spec(Reading):
 
 
 def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defaults: Any) -> Source:
-    """The source that a recipe describes: a path, a list of paths, `hf:name`, or a table with the keys of `Spec`.
+    """The source that a recipe describes: a path, a list of paths, `hf:name`, or a table of `SourceOptions`.
 
-    `folder` is where relative paths begin. `defaults` are keys of `Spec` that hold where the description is silent.
+    `folder` is where relative paths begin. `defaults` are options that hold where the description is silent.
     """
     said = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
     if isinstance(said.get("path"), str) and said["path"].startswith("hf:"):
         said["dataset"] = said.pop("path").removeprefix("hf:")
-    known = [f.name for f in fields(Spec)]
+    known = [f.name for f in fields(SourceOptions)]
     for key in (*said, *defaults):
         if key not in known:
             raise InputError(
@@ -94,7 +94,7 @@ def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defau
         raise InputError(
             f"columns must say our names and theirs, such as {{text: sentence, label: 1}}, not {columns!r}."
         )
-    checked = Spec(**said)
+    checked = SourceOptions(**said)
     _check(checked)
     where = Path(folder) if folder is not None else Path()
     if checked.dataset is not None:
@@ -119,37 +119,38 @@ def _check_use(said: list[str], format: str) -> None:
             raise InputError(f"{key} is for data in the format {' or '.join(formats)}; this is {format}. Leave it out.")
 
 
-def _check(spec: Spec) -> None:
+def _check(options: SourceOptions) -> None:
     for name, kind in KINDS.items():
-        value = getattr(spec, name)
+        value = getattr(options, name)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             word = {str: "text", bool: "true or false", int: "a whole number"}.get(kind, "a number")
             raise InputError(f"{name} is {value!r}; it must be {word}.")
-    if sum(value is not None for value in (spec.path, spec.source, spec.dataset)) != 1:
+    if sum(value is not None for value in (options.path, options.source, options.dataset)) != 1:
         raise InputError("Say where the data is in one way: a path, a source with its target, or a dataset.")
-    if (spec.source is None) != (spec.target is None):
+    if (options.source is None) != (options.target is None):
         raise InputError("Parallel data needs both source and target, the two files whose lines belong together.")
-    if spec.dataset is None and (spec.config, spec.split, spec.revision) != (None, "train", None):
+    if options.dataset is None and (options.config, options.split, options.revision) != (None, "train", None):
         raise InputError("config, split and revision are those of a public data set (hf:name); a file has none.")
-    if spec.format is not None and spec.format not in FORMATS:
+    if options.format is not None and options.format not in FORMATS:
         raise InputError(
-            f"{spec.format!r} is not a format.{did_you_mean(spec.format, FORMATS)} There is: {', '.join(FORMATS)}."
+            f"{options.format!r} is not a format.{did_you_mean(options.format, FORMATS)} "
+            f"There is: {', '.join(FORMATS)}."
         )
-    if spec.part not in (None, "train", "valid"):
-        raise InputError(f"part is {spec.part!r}; it must be train or valid.")
-    if (spec.part is None) != (spec.held_out == 0) or not 0 <= spec.held_out < 1:
+    if options.part not in (None, "train", "valid"):
+        raise InputError(f"part is {options.part!r}; it must be train or valid.")
+    if (options.part is None) != (options.held_out == 0) or not 0 <= options.held_out < 1:
         raise InputError("part and held_out go together: part: train (or valid), held_out: a share such as 0.01.")
-    if spec.limit is not None and spec.limit < 1:
-        raise InputError(f"limit is {spec.limit}; it must be at least 1.")
-    if not spec.documents:
+    if options.limit is not None and options.limit < 1:
+        raise InputError(f"limit is {options.limit}; it must be at least 1.")
+    if not options.documents:
         raise InputError('documents must be "file", "lines", "blank-lines" or the words that part two documents.')
 
 
 class Source:
     """Records from somewhere; a subclass says from where."""
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
 
     @property
     def name(self) -> str:
@@ -173,7 +174,7 @@ class Source:
         """A number for the contents and for how they are read. Names and places of files do not enter."""
         digest = hashlib.sha256()
         places = ("path", "source", "target")
-        digest.update(json.dumps({k: v for k, v in asdict(self.spec).items() if k not in places}).encode())
+        digest.update(json.dumps({k: v for k, v in asdict(self.options).items() if k not in places}).encode())
         self.contents(digest)
         return digest.hexdigest()
 
@@ -183,11 +184,11 @@ class Source:
         A long text comes in several records: `unfinished` where the next one goes on with it, `continued` where it
         goes on with the one before.
         """
-        spec, found, number, wanted = self.spec, 0, -1, True
+        options, found, number, wanted = self.options, 0, -1, True
         for where, row in self.rows(advance or (lambda _: None)):
             continued = isinstance(row, dict) and row.get("continued")
             if not continued:
-                if found == spec.limit:
+                if found == options.limit:
                     return
                 number += 1
                 wanted = self._belongs(number)
@@ -195,7 +196,7 @@ class Source:
                 continue
             record = self._named(row, where)
             if not continued:
-                wanted = not (spec.skip_empty and self._is_empty(record))
+                wanted = not (options.skip_empty and self._is_empty(record))
                 found += wanted
             if wanted:
                 yield record | {"where": where}
@@ -205,22 +206,23 @@ class Source:
     def _why_nothing(self, rows: int) -> str:
         if rows == 0:
             return ": it is empty"
-        if self.spec.part is not None:
+        if self.options.part is not None:
             return (
-                f": none of its {rows} records fell into the part {self.spec.part!r} (held_out: {self.spec.held_out}). "
-                "Change data.held_out, give more records, or name other data to measure on (data.valid)"
+                f": none of its {rows} records fell into the part {self.options.part!r} "
+                f"(held_out: {self.options.held_out}). Change data.held_out, give more records, or name other data to "
+                "measure on (data.valid)"
             )
         return f": all of its {rows} records are empty"
 
     def _belongs(self, number: int) -> bool:
         """Whether the record with this number is in the part that is asked for."""
-        if self.spec.part is None:
+        if self.options.part is None:
             return True
-        return (_scattered(number) < self.spec.held_out) == (self.spec.part == "valid")
+        return (_scattered(number) < self.options.held_out) == (self.options.part == "valid")
 
     def _named(self, row: Row, where: str) -> dict[str, Any]:
         """The row under our names; columns that the recipe does not name keep their own."""
-        columns = self.spec.columns
+        columns = self.options.columns
         if isinstance(row, list):
             if not columns:
                 raise InputError(f"{where} has no column names. Say the positions: columns: {{text: 0, label: 1}}.")
@@ -253,10 +255,10 @@ class Source:
 class FileSource(Source):
     """One file, or several of one kind."""
 
-    def __init__(self, spec: Spec, files: list[Path]) -> None:
-        super().__init__(spec)
+    def __init__(self, options: SourceOptions, files: list[Path]) -> None:
+        super().__init__(options)
         self.files = files
-        self.format = FORMATS[spec.format] if spec.format else _format_of(files)
+        self.format = FORMATS[options.format] if options.format else _format_of(files)
         self._tail: int | None = None
 
     @property
@@ -275,7 +277,7 @@ class FileSource(Source):
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         for path in self.files:
             found = (
-                self._part_of(path, advance) if self._is_one_text else READERS[self.format](path, self.spec, advance)
+                self._part_of(path, advance) if self._is_one_text else READERS[self.format](path, self.options, advance)
             )
             for line, row in found:
                 yield f"{path}:{line}", row
@@ -290,8 +292,8 @@ class FileSource(Source):
 
     @property
     def _is_one_text(self) -> bool:
-        one = self.format == "text" and self.spec.documents == "file" and len(self.files) == 1
-        return one and self.spec.part is not None
+        one = self.format == "text" and self.options.documents == "file" and len(self.files) == 1
+        return one and self.options.part is not None
 
     def _belongs(self, number: int) -> bool:
         return self._is_one_text or super()._belongs(number)
@@ -302,15 +304,15 @@ class FileSource(Source):
 
         def before() -> Iterator[str]:
             seen = 0
-            for block in characters(path, self.spec.encoding, advance):
+            for block in characters(path, self.options.encoding, advance):
                 yield block[: cut - seen]
                 seen += len(block)
                 if seen >= cut:
                     return
 
-        if self.spec.part == "train":
+        if self.options.part == "train":
             return pieces(before(), "file")
-        blocks = characters(path, self.spec.encoding, advance)
+        blocks = characters(path, self.options.encoding, advance)
         for block in blocks:
             if at + len(block) > cut:
                 line += block.count("\n", 0, cut - at)
@@ -323,10 +325,10 @@ class FileSource(Source):
     def _tail_begins(self, path: Path) -> int:
         """The character at which the held-out end begins: where a line does, if one does nearby."""
         if self._tail is None:
-            total = sum(map(len, characters(path, self.spec.encoding, lambda _: None)))
-            cut = total - round(total * self.spec.held_out)
+            total = sum(map(len, characters(path, self.options.encoding, lambda _: None)))
+            cut = total - round(total * self.options.held_out)
             seen, near = 0, ""
-            for block in characters(path, self.spec.encoding, lambda _: None):
+            for block in characters(path, self.options.encoding, lambda _: None):
                 near += block[max(cut - seen, 0) : max(cut + 4096 - seen, 0)]
                 seen += len(block)
                 if seen >= cut + 4096:
@@ -338,8 +340,8 @@ class FileSource(Source):
 class ParallelSource(Source):
     """Two files, or two rows of files, whose lines belong together."""
 
-    def __init__(self, spec: Spec, sources: list[Path], targets: list[Path]) -> None:
-        super().__init__(spec)
+    def __init__(self, options: SourceOptions, sources: list[Path], targets: list[Path]) -> None:
+        super().__init__(options)
         if len(sources) != len(targets):
             raise InputError(f"There are {len(sources)} files of sources, but {len(targets)} of targets.")
         self.pairs = list(zip(sources, targets, strict=True))
@@ -359,7 +361,7 @@ class ParallelSource(Source):
 
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         for source, target in self.pairs:
-            left, right = (lines(path, self.spec.encoding, advance) for path in (source, target))
+            left, right = (lines(path, self.options.encoding, advance) for path in (source, target))
             end = (0, None)
             count = 0
             while True:
@@ -386,8 +388,8 @@ class PublicSource(Source):
 
     @property
     def name(self) -> str:
-        config = f"/{self.spec.config}" if self.spec.config else ""
-        return f"hf:{self.spec.dataset}{config}[{self.spec.split}]"
+        config = f"/{self.options.config}" if self.options.config else ""
+        return f"hf:{self.options.dataset}{config}[{self.options.split}]"
 
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         for number, row in enumerate(self._open(), 1):
@@ -398,11 +400,11 @@ class PublicSource(Source):
             yield f"{self.name}:{number}", dict(row)
 
     def contents(self, digest: Any) -> None:
-        revision = self.spec.revision or self._newest()
+        revision = self.options.revision or self._newest()
         digest.update(f"{self.name} {revision}".encode())
 
     def _open(self) -> Any:
-        spec = self.spec
+        options = self.options
         try:
             datasets = importlib.import_module("datasets")
         except ImportError as error:
@@ -412,7 +414,7 @@ class PublicSource(Source):
             ) from error
         try:
             return datasets.load_dataset(
-                spec.dataset, spec.config, split=spec.split, revision=spec.revision, streaming=True
+                options.dataset, options.config, split=options.split, revision=options.revision, streaming=True
             )
         except Exception as error:  # the package raises errors of many kinds: no network, no such name, no such split
             raise InputError(f"{self.name} cannot be opened: {error}") from error
@@ -422,7 +424,7 @@ class PublicSource(Source):
         from huggingface_hub import HfApi
 
         try:
-            return str(HfApi().dataset_info(str(self.spec.dataset)).sha)
+            return str(HfApi().dataset_info(str(self.options.dataset)).sha)
         except Exception:  # offline, or not on the hub
             return "unknown"
 

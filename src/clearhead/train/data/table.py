@@ -23,13 +23,13 @@ import numpy as np
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.files import crc32, fsync, fsync_tree, temporary_path
-from clearhead.train.objectives.base import Example
+from clearhead.train.data.types import Example
 
 VERSION = 2
 SHARD = 64 * 2**20  # a shard is closed when it holds so many numbers
 BUFFER = 2**20  # so many are gathered before they are written
-WHOLE = [np.dtype(t) for t in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<i8")]
-FLOAT, PLACE = np.dtype("<f4"), np.dtype("<i8")
+INTEGERS = [np.dtype(t) for t in ("u1", "i1", "<u2", "<i2", "<u4", "<i4", "<i8")]
+FLOAT, OFFSET = np.dtype("<f4"), np.dtype("<i8")
 MANIFEST = "manifest.json"
 
 
@@ -60,8 +60,8 @@ class Table:
                     for n, part in enumerate(parts)
                 ]
             ragged = [name for name, kind in self.columns.items() if kind == "rows"]
-            self._lengths = {name: self._mapped(f"{name}.lengths.bin", PLACE, self._rows) for name in ragged}
-            self._ends = {name: self._mapped(f"{name}.ends.bin", PLACE, self._rows) for name in ragged}
+            self._lengths = {name: self._mapped(f"{name}.lengths.bin", OFFSET, self._rows) for name in ragged}
+            self._ends = {name: self._mapped(f"{name}.ends.bin", OFFSET, self._rows) for name in ragged}
             self._sums: dict[str, int] = said["sums"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, ClearheadError):
@@ -132,7 +132,7 @@ class Table:
 
     def longest(self) -> np.ndarray:
         """For each example the length of its longest column: what batches of like lengths go by."""
-        found = np.ones(len(self), PLACE)
+        found = np.ones(len(self), OFFSET)
         for lengths in self._lengths.values():
             np.maximum(found, lengths, out=found)
         return found
@@ -258,7 +258,7 @@ class _Column:
             assert self._values is not None
             self._values.write(values.astype(self._type, copy=False).tobytes())
         if self._lengths:
-            lengths = np.array(self._lengths, PLACE)
+            lengths = np.array(self._lengths, OFFSET)
             ends = self._end + np.cumsum(lengths)
             self._end = int(ends[-1])
             for file, numbers in zip(self._places, (lengths, ends), strict=True):
@@ -284,7 +284,7 @@ class _Column:
     def end_shard(self) -> dict[str, Any]:
         self._write()
         if self._values is None:  # rows without a number in them
-            self._widen(self._type or WHOLE[0])
+            self._widen(self._type or INTEGERS[0])
         assert self._values is not None and self._type is not None
         self._values.close()
         said = {"type": self._type.str, "count": self.in_shard}
@@ -313,7 +313,7 @@ def _type_for(values: np.ndarray, before: np.dtype[Any] | None) -> np.dtype[Any]
     if values.dtype.kind not in "iub":
         raise ValueError(f"A table holds numbers, not {values.dtype}.")
     low, high = int(values.min()), int(values.max())
-    for kind in WHOLE:
+    for kind in INTEGERS:
         bounds = np.iinfo(kind)
         if bounds.min <= low and high <= bounds.max and (before is None or np.can_cast(before, kind)):
             return kind

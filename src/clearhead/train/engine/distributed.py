@@ -1,7 +1,7 @@
 """Many processes that train one model: each reads its share of every batch, and the gradients are averaged.
 
     ddp    every process has the whole model (torch's DistributedDataParallel)
-    fsdp   weights, gradients and the optimiser's state are spread; a layer is gathered when it is needed (FSDP2)
+    fsdp   weights, gradients and the optimiser's state are sharded; a layer is gathered when it is needed (FSDP2)
 
 torchrun starts the processes and says who is who. Numbers and agreements go over a group of their own, on the CPU, so
 that nobody waits for a GPU to hear them.
@@ -15,7 +15,7 @@ import pickle
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,47 +34,39 @@ from clearhead.errors import CheckpointError, ClearheadError, ConfigError
 from clearhead.models import Model
 from clearhead.nn import Stack
 from clearhead.nn.block import Block
+from clearhead.train.data.types import Batch
 from clearhead.train.engine.muon import sharded_like
 from clearhead.train.engine.world import World
-from clearhead.train.objectives.base import Batch, Objective
-from clearhead.train.recipe import Recipe
+from clearhead.train.objectives.base import Objective
 
-COMPUTING = timedelta(minutes=15)  # nobody computes longer than this while others wait for gradients
-TALKING = timedelta(hours=24)  # but one may read and tokenise for long, or look at the test data
+COMPUTE_TIMEOUT = timedelta(minutes=15)  # nobody computes longer than this while others wait for gradients
+CONTROL_TIMEOUT = timedelta(hours=24)  # but one may read and tokenise for long, or look at the test data
 
 
-class OthersLost(ClearheadError, RuntimeError):
+class PeerLost(ClearheadError, RuntimeError):
     """Another process of the run has ended, so this one cannot go on."""
 
 
-def join_others(recipe: Recipe) -> World:
+def join_process_group(device: torch.device, sharded: bool, bf16: bool | None) -> World:
     """Meet the processes that torchrun has started beside this one."""
-    device = _own_device(recipe)
-    if recipe.distribute == "fsdp" and recipe.optimizer.unfreeze_every:
-        raise ConfigError(
-            "optimizer.unfreeze_every changes which weights learn while the run goes on, and FSDP settles that at "
-            "the beginning. Set distribute: ddp."
-        )
+    device = _own_device(device)
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=COMPUTING, device_id=device if on_gpu else None)
-    if recipe.distribute == "fsdp":
-        return Shards(device, half=(recipe.precision or ("bf16" if on_gpu else "fp32")) == "bf16")
-    return Copies(device)
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=COMPUTE_TIMEOUT, device_id=device if on_gpu else None)
+    return FSDPWorld(device, on_gpu if bf16 is None else bf16) if sharded else DDPWorld(device)
 
 
-def _own_device(recipe: Recipe) -> torch.device:
+def _own_device(device: torch.device) -> torch.device:
     """Every process of a machine takes the GPU of its number."""
-    asked = torch.device(recipe.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if asked.index is not None:
+    if device.index is not None:
         raise ConfigError(
-            f"Under torchrun every process takes a GPU of its own: set device: {asked.type}, not {asked}."
+            f"Under torchrun every process takes a GPU of its own: set device: {device.type}, not {device}."
         )
-    if asked.type == "cpu":
-        return asked
+    if device.type == "cpu":
+        return device
     mine, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if asked.type != "cuda" or mine >= there:
+    if device.type != "cuda" or mine >= there:
         raise ConfigError(
             f"torchrun started a process number {mine} on this machine, which has {there} GPUs: set --nproc-per-node "
             f"to {there}, or device: cpu."
@@ -82,42 +74,42 @@ def _own_device(recipe: Recipe) -> torch.device:
     return torch.device("cuda", mine)
 
 
-class Together(World):
+class DistributedWorld(World):
     """What all worlds of several processes have in common."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.talk = dist.new_group(backend="gloo", timeout=TALKING)
+        self.cpu_group = dist.new_group(backend="gloo", timeout=CONTROL_TIMEOUT)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # After an error the others must hear that nobody answers here; a broken NCCL group would wait to be closed.
         if kind is None or self.device.type == "cpu":
             dist.destroy_process_group()
         else:
-            dist.destroy_process_group(self.talk)
+            dist.destroy_process_group(self.cpu_group)
 
-    def _agreed(self, values: list[float], how: dist.ReduceOp.RedOpType) -> list[float]:
-        told = torch.tensor(values, dtype=torch.float64)
+    def _all_reduce(self, values: list[float], how: dist.ReduceOp.RedOpType) -> list[float]:
+        reduced = torch.tensor(values, dtype=torch.float64)
         try:
-            dist.all_reduce(told, how, self.talk)
+            dist.all_reduce(reduced, how, self.cpu_group)
         except RuntimeError:
-            raise OthersLost(
+            raise PeerLost(
                 f"Process {self.rank} of {self.size} hears nothing from the others: one of them has ended, and its own "
                 "message says why. The same command goes on from the last checkpoint."
             ) from None
-        return list(told.tolist())
+        return list(reduced.tolist())
 
     def sum(self, numbers: dict[str, float]) -> dict[str, float]:
         names = sorted(numbers)  # processes may have met them in another order
-        found = dict(zip(names, self._agreed([numbers[name] for name in names], dist.ReduceOp.SUM), strict=True))
-        return {name: found[name] for name in numbers}
+        sums = dict(zip(names, self._all_reduce([numbers[name] for name in names], dist.ReduceOp.SUM), strict=True))
+        return {name: sums[name] for name in numbers}
 
     def any(self, flag: bool) -> bool:
-        return bool(self._agreed([float(flag)], dist.ReduceOp.MAX)[0])
+        return bool(self._all_reduce([float(flag)], dist.ReduceOp.MAX)[0])
 
-    def wait(self) -> None:
-        self._agreed([0.0], dist.ReduceOp.SUM)
+    def barrier(self) -> None:
+        self._all_reduce([0.0], dist.ReduceOp.SUM)
 
     def backward(self, loss: Tensor) -> None:
         (loss * self.size).backward()  # gradients will be averaged, and the loop has weighed each loss by all counts
@@ -126,7 +118,7 @@ class Together(World):
 # ---- every process has the whole model
 
 
-class Losses(nn.Module):
+class LossModule(nn.Module):
     """What DDP wraps: from a batch to its losses, so that it sees the whole way to them and nothing beside it."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -140,116 +132,120 @@ class Losses(nn.Module):
         return objective.losses(self.module, batch)
 
 
-class Copies(Together):
+class DDPWorld(DistributedWorld):
     """Every process has the whole model; after the last part of a batch the gradients are averaged."""
 
-    def wrap(self, module: nn.Module, compile: bool = False, even: bool = False, once: bool = False) -> nn.Module:
-        module = super().wrap(module, compile, even, once)
+    def wrap(
+        self, module: nn.Module, compile: bool = False, static_shapes: bool = False, single_call: bool = False
+    ) -> nn.Module:
+        module = super().wrap(module, compile, static_shapes, single_call)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers gets another name in torch 2.13
             return DistributedDataParallel(
-                Losses(module), broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
+                LossModule(module), broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
             )
 
     def losses(self, module: nn.Module, objective: Objective, batch: Batch) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = module(objective, batch)
-        return found
+        losses: dict[str, Tensor] = module(objective, batch)
+        return losses
 
-    def joining(self, module: nn.Module, last: bool) -> AbstractContextManager[object]:
+    def no_sync(self, module: nn.Module) -> AbstractContextManager[object]:
         assert isinstance(module, DistributedDataParallel)
-        quiet: AbstractContextManager[object] = module.no_sync()  # type: ignore[no-untyped-call, unused-ignore]
-        return nullcontext() if last else quiet
+        context: AbstractContextManager[object] = module.no_sync()  # type: ignore[no-untyped-call, unused-ignore]
+        return context
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
-        assert isinstance(module, DistributedDataParallel) and isinstance(module.module, Losses)
+        assert isinstance(module, DistributedDataParallel) and isinstance(module.module, LossModule)
         return super().weights(module.module.module)
 
 
-# ---- the model is spread
+# ---- the model is sharded
 
 
-class Shards(Together):
+class FSDPWorld(DistributedWorld):
     """Every process has its part of each tensor; the layers are gathered one after the other as they are used.
 
-    half   layers are gathered in bf16, as autocast would cast them; what is kept and added up stays fp32
+    bf16   layers are gathered in bf16, as autocast would cast them; what is kept and added up stays fp32
     """
 
-    def __init__(self, device: torch.device, half: bool) -> None:
+    def __init__(self, device: torch.device, bf16: bool) -> None:
         super().__init__(device)
-        self.half = half
+        self.bf16 = bf16
         self.module: nn.Module = nn.Module()
-        self.hollow: nn.Module = nn.Module()  # the module's structure without its weights
+        self.meta_copy: nn.Module = nn.Module()  # the module's structure without its weights
 
     @property
-    def spread(self) -> dict[str, Tensor] | None:
+    def sharded_parameters(self) -> dict[str, Tensor] | None:
         return dict(self.module.named_parameters())
 
     @property
-    def cradle(self) -> torch.device:
+    def init_device(self) -> torch.device:
         return torch.device("cpu")  # the GPU gets one layer after the other, and keeps its part
 
-    def wrap(self, module: nn.Module, compile: bool = False, even: bool = False, once: bool = False) -> nn.Module:
+    def wrap(
+        self, module: nn.Module, compile: bool = False, static_shapes: bool = False, single_call: bool = False
+    ) -> nn.Module:
         if any(stack.layer_dropout for stack in module.modules() if isinstance(stack, Stack)):
             raise ConfigError(
                 "This model leaves out layers at random in training, each process others, and FSDP needs all processes "
                 "in the same layer. Set layerdrop to 0 in model.config, or distribute: ddp."
             )
-        self.module, self.hollow = module, _hollow(module)
+        self.module, self.meta_copy = module, _meta_copy(module)
         mesh = dist.init_device_mesh(self.device.type, (self.size,))
         cast = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
         for layer in _layers(module):
             if compile:
-                layer.compile(dynamic=False if even else None)
-            fully_shard(layer, mesh=mesh, mp_policy=cast if self.half else MixedPrecisionPolicy())
+                layer.compile(dynamic=False if static_shapes else None)
+            fully_shard(layer, mesh=mesh, mp_policy=cast if self.bf16 else MixedPrecisionPolicy())
         # Given back after every call, in evaluation too: weights that are read afterwards are always the parts.
         fully_shard(module, mesh=mesh, reshard_after_forward=True)
         return module
 
-    def clip(self, module: nn.Module, longest: float) -> Tensor:
-        norm = super().clip(module, longest)
+    def clip_grad_norm(self, module: nn.Module, max_norm: float) -> Tensor:
+        norm = super().clip_grad_norm(module, max_norm)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     @torch.no_grad()
-    def whole(self, model: Model) -> Model:
+    def gather(self, model: Model) -> Model:
         name = next(name for name, part in self.module.named_modules() if part is model)
-        plain = copy.deepcopy(self.hollow.get_submodule(name), _same_families(self.module))
+        plain = copy.deepcopy(self.meta_copy.get_submodule(name), _shared_families(self.module))
         assert isinstance(plain, Model)
-        found: dict[str, nn.Parameter] = {}
+        full: dict[str, nn.Parameter] = {}
         for own, p in model.named_parameters():
             gathered = p.full_tensor() if isinstance(p, DTensor) else p
-            if self.leads:
-                found[own] = nn.Parameter(gathered.cpu(), p.requires_grad)
-        if self.leads:
+            if self.is_main:
+                full[own] = nn.Parameter(gathered.cpu(), p.requires_grad)
+        if self.is_main:
             places = {p: own for own, p in plain.named_parameters()}
             for part in plain.modules():
                 for own, p in list(part.named_parameters(recurse=False)):
-                    setattr(part, own, found[places[p]])
+                    setattr(part, own, full[places[p]])
         return plain.train(model.training)
 
-    def put(self, tensor: Tensor, value: Tensor) -> None:
+    def copy_weight(self, tensor: Tensor, value: Tensor) -> None:
         tensor.copy_(sharded_like(value.to(tensor.device), tensor))
 
 
 def _layers(module: nn.Module) -> list[Block]:
     """The layers that can be gathered on their own: nothing else has their weights (in ALBERT all layers share)."""
     places = Counter(p for part in module.modules() for p in part.parameters(recurse=False))
-    found = []
+    layers = []
     for layer in (part for part in module.modules() if isinstance(part, Block)):
         inside = Counter(p for part in layer.modules() for p in part.parameters(recurse=False))
         if all(places[p] == count for p, count in inside.items()):
-            found.append(layer)
-    return found
+            layers.append(layer)
+    return layers
 
 
-def _hollow(module: nn.Module) -> nn.Module:
+def _meta_copy(module: nn.Module) -> nn.Module:
     """A copy without weights: same structure, same ties, buffers too."""
     instead: dict[int, Any] = {
         id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in module.parameters()
     }
-    return copy.deepcopy(module, instead | _same_families(module))
+    return copy.deepcopy(module, instead | _shared_families(module))
 
 
-def _same_families(module: nn.Module) -> dict[int, Any]:
+def _shared_families(module: nn.Module) -> dict[int, Any]:
     """For copy.deepcopy: a copied model is of the same family, not of a copied one."""
     return {id(part.family): part.family for part in module.modules() if isinstance(part, Model)}
 
@@ -257,7 +253,7 @@ def _same_families(module: nn.Module) -> dict[int, Any]:
 # ---- checkpoints of which every process writes its part
 
 
-def write_spread(folder: Path, tables: Mapping[str, Mapping[str, Tensor]]) -> None:
+def save_sharded(folder: Path, tables: Mapping[str, Mapping[str, Tensor]]) -> None:
     """Tensors by table and name, into a folder that is there; all processes call it together."""
     flat = {f"{name}/{key}": tensor.detach() for name, table in tables.items() for key, tensor in table.items()}
     try:
@@ -266,11 +262,11 @@ def write_spread(folder: Path, tables: Mapping[str, Mapping[str, Tensor]]) -> No
         raise OSError("; ".join({str(failure[0]) for failure in error.failures.values()})) from None
 
 
-def read_spread(folder: Path, parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def load_sharded(folder: Path, parameters: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """A checkpoint that many processes wrote, by however many it is read.
 
-    parameters   by name, where they are spread here: what belongs to one of them is read as it is spread, and
-                 everything else whole
+    parameters   by name, where they are sharded here: what belongs to one of them is read as it is sharded, and
+                 everything else in one piece
     """
     try:
         stored = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata

@@ -7,35 +7,28 @@ dropout are drawn from (seed, step). That is why a run that was killed ends with
 from __future__ import annotations
 
 import math
-import re
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clearhead.errors import ClearheadError
+from clearhead.errors import TrainingStopped
+from clearhead.train.data.types import Batch
+from clearhead.train.engine.checkpoints import Checkpoints, Progress
+from clearhead.train.engine.divergence import check_losses, finite, stopped
 from clearhead.train.engine.ema import EMA
+from clearhead.train.engine.interrupts import StopRequest
 from clearhead.train.engine.log import Event, Watcher
-from clearhead.train.engine.state import Checkpoints, Progress
 from clearhead.train.engine.world import World
-from clearhead.train.objectives.base import Batch, Objective
+from clearhead.train.objectives.base import Objective
 
-EXPLODED = 4.0  # so many times the first loss is too much,
-FOR_STEPS = 5  # if it stays there for so many steps: a single batch may be odd
-WRITING = 0.02  # of the time may go into checkpoints, where nobody says how often they are written,
-SELDOM, OFTEN = 600.0, 60.0  # but there is one after so many seconds at the latest, and none sooner
-
-
-class TrainingStopped(ClearheadError, RuntimeError):
-    """Training cannot go on as it is. The message says what to change; the last good checkpoint is kept."""
+CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints, where nobody says how often they are written,
+LEAST_SECONDS, MOST_SECONDS = 60.0, 600.0  # but none sooner than this after another, and one after this at the latest
 
 
 class Batches(Protocol):
@@ -44,7 +37,9 @@ class Batches(Protocol):
     def at(self, step: int) -> list[Batch]: ...
 
 
-class Optimizer(Protocol):
+class LoopOptimizer(Protocol):
+    """What the loop asks of an optimiser (train/engine/optim.py)."""
+
     def step(self) -> None: ...
     def zero_grad(self) -> None: ...
     def state_tensors(self) -> dict[str, Tensor]: ...
@@ -53,46 +48,39 @@ class Optimizer(Protocol):
 
 
 @dataclass
-class Plan:
+class LoopOptions:
     """The numbers of a run."""
 
     steps: int
     seed: int = 1
-    clip: float | None = 1.0
+    max_grad_norm: float | None = 1.0
     dtype: torch.dtype | None = None  # of autocast; None: the weights' own
     evaluate_every: int | None = None
     metric: str | None = None
-    patience: int | None = None
+    patience: int | None = None  # early stopping: so many evaluations without a better one
     checkpoint_every: int | None = None
     checkpoint_minutes: float | None = None
     log_every: int = 10
-    flops_per_token: float = 0.0
-    peak_flops: float = 0.0  # of all devices together
-
-
-# Measures where more is better; of all others less is.
-RISING = ("accuracy", "f1", "bleu", "exact", "pearson", "spearman", "precision", "recall")
-
-
-def rises(metric: str) -> bool:
-    return any(word in metric for word in RISING)
+    flops_per_unit: float = 0.0
+    peak_flops: float = 0.0  # of all devices together, per second
 
 
 @dataclass
 class Loop:
     """
-    module      what is trained (objective.trained(model)), wrapped for several devices where there are any
+    module      what is trained (objective.training_module(model)), wrapped for several devices where there are any
     prepare     called with the step before the weights move: sets learning rates, freezes and unfreezes
+    checkpoints None: nothing is kept
     evaluate    measures held-out data; None: there is none
-    sample      text that the model writes, to be read, in the process that leads; None: none is asked for
+    sample      what the model makes of a prompt, to be read, in the main process; None: none is wanted
     """
 
     module: nn.Module
     objective: Objective
     batches: Batches
-    optimizer: Optimizer
-    plan: Plan
-    checkpoints: Checkpoints
+    optimizer: LoopOptimizer
+    options: LoopOptions
+    checkpoints: Checkpoints | None
     world: World
     prepare: Callable[[int], float]
     evaluate: Callable[[], dict[str, float]] | None = None
@@ -104,27 +92,27 @@ class Loop:
     best: dict[str, Tensor] | None = None  # the weights that were best on held-out data, as they were measured
 
     def __post_init__(self) -> None:
-        self._pending: list[Tensor] = []  # losses and gradient of steps that were not looked at yet, on the device
-        self._rate = 0.0
-        self._asked_to_stop = False
+        self._pending: list[Tensor] = []  # losses and gradient norm of steps not looked at yet, on the device
+        self._lr = 0.0
+        self._stop = StopRequest()
         self._start_clock()
-        self._saved = time.perf_counter()
+        self._saved_at = time.perf_counter()
         self._saved_step = -1
-        self._writing = 0.0  # how long the last checkpoint took
+        self._save_seconds = 0.0  # how long the last checkpoint took
 
     # ---- going on
 
     def restore(self, progress: Progress, tensors: dict[str, dict[str, Tensor]]) -> None:
         """Put the weights and all else back as a checkpoint has them."""
         self.world.load_weights(self.module, tensors["weights"])
-        self.optimizer.load_state(tensors["optimizer"], progress.numbers)
+        self.optimizer.load_state(tensors["optimizer"], progress.optimizer)
         if self.ema is not None:
-            self.ema.load_state(tensors["ema"], progress.numbers.get("ema", {}))
+            self.ema.load_state(tensors["ema"], progress.optimizer.get("ema", {}))
         self.best = tensors.get("best", tensors["weights"] if progress.best_step is not None else None)
         self.progress = progress
         self._saved_step = progress.step
 
-    def take_best(self) -> None:
+    def load_best(self) -> None:
         """The weights of the best evaluation; where there was none, the last ones, or their average."""
         if self.best is not None:
             self.world.load_weights(self.module, self.best)
@@ -132,249 +120,180 @@ class Loop:
             self.ema.apply()
 
     def _start_clock(self) -> None:
-        self._mark = (time.perf_counter(), self.progress.tokens, self.progress.step)
+        self._mark = (time.perf_counter(), self.progress.units, self.progress.step)
 
     def run(self) -> bool:
-        """Train until the plan is done, patience is at its end, or somebody asks to stop; True if it is finished."""
-        plan = self.plan
-        if plan.patience is not None and self.progress.waited >= plan.patience:
+        """Train until all steps are done, patience is at its end, or somebody asks to stop; True if it is finished."""
+        options = self.options
+        if options.patience is not None and self.progress.evaluations_since_best >= options.patience:
             return True
         self._start_clock()
-        with self._listening():
-            while self.progress.step < plan.steps:
+        with self._stop.listening():
+            while self.progress.step < options.steps:
                 self._step(self.progress.step)
                 self.progress.step += 1
                 done = self.progress.step
-                last = done == plan.steps
-                if done % plan.log_every == 0 or last or done == 1:
-                    self._tell()
-                stop = False
-                if self.evaluate is not None and (last or (plan.evaluate_every and done % plan.evaluate_every == 0)):
-                    self._tell()
-                    stop = self._evaluated()
-                asked = self.world.any(self._asked_to_stop)
-                if (last or stop or asked or self._is_due()) and self._saved_step != done:
+                last = done == options.steps
+                if done % options.log_every == 0 or last or done == 1:
+                    self._log_steps()
+                out_of_patience = False
+                every = options.evaluate_every
+                if self.evaluate is not None and (last or (every and done % every == 0)):
+                    self._log_steps()
+                    out_of_patience = self._evaluate()
+                stop = self.world.any(self._stop.requested)
+                if (last or out_of_patience or stop or self._checkpoint_is_due()) and self._saved_step != done:
                     self.save()
-                if stop:
+                if out_of_patience:
                     return True
-                if asked and not last:
+                if stop and not last:
                     return False
         return True
 
     def save(self) -> None:
         """Write a checkpoint. The best weights travel in it, unless they are its own."""
-        self._tell()  # what is not a number is never written down
+        self._log_steps()  # what is not a number is never written down
         began = time.perf_counter()
         tensors = {"weights": self.world.weights(self.module), "optimizer": self.optimizer.state_tensors()}
-        self._check_weights(tensors["weights"])
-        self.progress.numbers = self.optimizer.state_numbers()
+        if self.world.any(not finite(tensors["weights"])):
+            raise stopped(self.progress.step, "the weights are not numbers any more", self.checkpoints)
+        if self.checkpoints is None:
+            return
+        self.progress.optimizer = self.optimizer.state_numbers()
         if self.ema is not None:
             tensors["ema"] = self.ema.state_tensors()
-            self.progress.numbers["ema"] = self.ema.state_numbers()
+            self.progress.optimizer["ema"] = self.ema.state_numbers()
         if self.best is not None and (self.progress.best_step != self.progress.step or self.ema is not None):
             tensors["best"] = self.best
         self.progress.log_bytes = self.log_bytes()
         self.checkpoints.save(self.progress, tensors)
-        self._saved, self._saved_step = time.perf_counter(), self.progress.step
-        self._writing = self._saved - began
+        self._saved_at, self._saved_step = time.perf_counter(), self.progress.step
+        self._save_seconds = self._saved_at - began
+
+    def _checkpoint_is_due(self) -> bool:
+        every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
+        if self.progress.exploded_steps:  # an exploding loss must not push the good ones out
+            return False
+        by_count = every is not None and self.progress.step % every == 0
+        seconds = math.inf if minutes is None else 60 * minutes
+        if every is None and minutes is None:
+            seconds = min(max(self._save_seconds / CHECKPOINT_SHARE, LEAST_SECONDS), MOST_SECONDS)
+        return by_count or self.world.any(time.perf_counter() - self._saved_at > seconds)
 
     # ---- one step
 
     def _step(self, step: int) -> None:
         self.module.train()
-        torch.manual_seed(seed_of(self.plan.seed, step, self.world.rank))
+        torch.manual_seed(seed_of(self.options.seed, step, self.world.rank))
         parts = self.batches.at(step)
-        self._rate = self.prepare(step)
-        counts = self.world.sum({name: sum(b.counts.get(name, 0) for b in parts) for name in self.objective.factors})
-        seen: dict[str, Tensor] = {}
+        self._lr = self.prepare(step)
+        weights = self.objective.loss_weights
+        counts = self.world.sum({name: sum(b.counts.get(name, 0) for b in parts) for name in weights})
+        sums: dict[str, Tensor] = {}  # of each term over the parts, for the log
         for n, batch in enumerate(parts):
-            with self.world.joining(self.module, last=n == len(parts) - 1):
-                with self._precision():
+            is_last = n == len(parts) - 1  # gradients are exchanged after the last part only
+            with nullcontext() if is_last else self.world.no_sync(self.module):
+                with self.world.autocast(self.options.dtype):
                     losses = self.world.losses(self.module, self.objective, batch.to(self.world.device))
                 total: Tensor | None = None
                 for name, loss in losses.items():
-                    share = loss * (batch.counts[name] / max(counts[name], 1))
-                    told = (
-                        share.detach() if batch.counts[name] else torch.zeros_like(share)
-                    )  # a mean of none is no number
-                    seen[name] = seen.get(name, 0) + told
-                    part = share * self.objective.factors[name]
+                    scaled = loss * (batch.counts[name] / max(counts[name], 1))
+                    # a mean of none is no number
+                    logged = scaled.detach() if batch.counts[name] else torch.zeros_like(scaled)
+                    sums[name] = sums.get(name, 0) + logged
+                    part = scaled * weights[name]
                     total = part if total is None else total + part
                 assert total is not None
                 self.world.backward(total)
-        clip = math.inf if self.plan.clip is None else self.plan.clip
-        norm = self.world.clip(self.module, clip)
+        most = self.options.max_grad_norm
+        norm = self.world.clip_grad_norm(self.module, math.inf if most is None else most)
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.ema is not None:
             self.ema.update()
-        self._pending.append(torch.stack([*(seen[name].float() for name in self.objective.factors), norm.float()]))
-        self.progress.tokens += int(self.world.sum({"tokens": sum(b.tokens for b in parts)})["tokens"])
+        self._pending.append(torch.stack([*(sums[name].float() for name in weights), norm.float()]))
+        self.progress.units += int(self.world.sum({"units": sum(b.units for b in parts)})["units"])
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        if self.plan.dtype is None:
-            return nullcontext()
-        return torch.autocast(self.world.device.type, self.plan.dtype)
+    # ---- what is logged
 
-    # ---- what is told
-
-    def _tell(self) -> None:
+    def _log_steps(self) -> None:
         """Look at the steps since the last look: the one place where the loop waits for the device."""
         if not self._pending:
             return
-        terms = list(self.objective.factors)
-        table = torch.stack(self._pending).double().cpu().numpy()  # (steps, terms and the gradient's length)
-        losses, norms = table[:, :-1], table[:, -1]
-        whole = self.world.sum({str(n): value for n, value in enumerate(losses.flatten().tolist())})
-        values = np.array(list(whole.values())).reshape(losses.shape)
-        first = self.progress.step - len(self._pending) + 1
-        totals = values @ np.array(list(self.objective.factors.values()))
+        weights = self.objective.loss_weights
+        table = torch.stack(self._pending).double().cpu().numpy()  # (steps, terms and the gradient norm)
         self._pending = []
-        self._check(totals, norms, first)
+        losses, norms = table[:, :-1], table[:, -1]
+        summed = self.world.sum({str(n): value for n, value in enumerate(losses.flatten().tolist())})
+        terms = np.array(list(summed.values())).reshape(losses.shape)
+        totals = terms @ np.array(list(weights.values()))
+        check_losses(totals.tolist(), norms.tolist(), self.progress, self.checkpoints)
         now = time.perf_counter()
-        then, tokens, step = self._mark
+        then, units, step = self._mark
         spent = max(now - then, 1e-9)
         self.progress.seconds += spent
-        speed = (self.progress.tokens - tokens) / spent
-        self._mark = (now, self.progress.tokens, self.progress.step)
+        speed = (self.progress.units - units) / spent
+        self._mark = (now, self.progress.units, self.progress.step)
         event: Event = {
             "event": "step",
             "step": self.progress.step,
-            "steps": self.plan.steps,
+            "steps": self.options.steps,
             "loss": float(totals.mean()),
-            "rate": self._rate,
-            "gradient": float(norms.mean()),
-            "tokens": self.progress.tokens,
-            "tokens_per_second": speed,
+            "lr": self._lr,
+            "grad_norm": float(norms.mean()),
+            "units": self.progress.units,
+            "units_per_second": speed,
             "seconds": self.progress.seconds,
-            "left": (self.plan.steps - self.progress.step) * spent / max(self.progress.step - step, 1),
+            "eta": (self.options.steps - self.progress.step) * spent / max(self.progress.step - step, 1),
         }
-        if len(terms) > 1:
-            event["terms"] = {name: float(v) for name, v in zip(terms, values.mean(0), strict=True)}
-        if self.plan.peak_flops:
-            event["share_of_peak"] = speed * self.plan.flops_per_token / self.plan.peak_flops
-        self._say(event)
+        if len(weights) > 1:
+            event["terms"] = {name: float(v) for name, v in zip(weights, terms.mean(0), strict=True)}
+        if self.options.peak_flops:
+            event["mfu"] = speed * self.options.flops_per_unit / self.options.peak_flops
+        self._emit(event)
 
-    def _check(self, totals: np.ndarray, norms: np.ndarray, first: int) -> None:
-        """Stop where a loss is not a number, or has been far above the first one for a while."""
-        progress = self.progress
-        for step, (loss, norm) in enumerate(zip(totals.tolist(), norms.tolist(), strict=True), first):
-            if not (math.isfinite(loss) and math.isfinite(norm)):
-                raise self._stopped(step, f"the loss is not a number (loss {loss:.4g}, gradient {norm:.4g})")
-            if progress.first_loss is None:
-                progress.first_loss = loss
-            limit = EXPLODED * abs(progress.first_loss) + 10.0
-            progress.beyond = progress.beyond + 1 if loss > limit else 0
-            if progress.beyond == FOR_STEPS:
-                began = f"it was {progress.first_loss:.4g} at first, and is above {limit:.4g} for {FOR_STEPS} steps"
-                raise self._stopped(step, f"the loss has exploded (loss {loss:.4g}: {began})")
-
-    def _check_weights(self, weights: dict[str, Tensor]) -> None:
-        """The last update may have spoilt what no loss has been computed with yet."""
-        finite = [  # of this process's part, where the model is spread; tables may hold -inf on purpose
-            getattr(t, "to_local", lambda t=t: t)().isfinite().all()
-            for t in weights.values()
-            if isinstance(t, nn.Parameter)
-        ]
-        if self.world.any(bool(finite) and not bool(torch.stack(finite).all())):
-            raise self._stopped(self.progress.step, "the weights are not numbers any more")
-
-    def _stopped(self, step: int, what: str) -> TrainingStopped:
-        kept = self.checkpoints.steps()
-        return TrainingStopped(
-            f"At step {step} {what}. "
-            + (f"The checkpoint of step {kept[-1]} is kept. " if kept else "There was no checkpoint yet. ")
-            + "Lower optimizer.lr, lengthen schedule.warmup, or set optimizer.clip, and begin in a new folder (out=)."
-        )
-
-    def _evaluated(self) -> bool:
+    def _evaluate(self) -> bool:
         """Measure, remember the best; True where patience is at its end."""
         assert self.evaluate is not None
-        began = time.perf_counter()
+        began, progress, patience = time.perf_counter(), self.progress, self.options.patience
         self.module.eval()
-        torch.manual_seed(seed_of(self.plan.seed, self.progress.step, self.world.rank))
-        with torch.no_grad(), self.ema.swap() if self.ema is not None else nullcontext(), self._precision():
+        torch.manual_seed(seed_of(self.options.seed, progress.step, self.world.rank))
+        averaged = self.ema.swap() if self.ema is not None else nullcontext()
+        with torch.no_grad(), averaged, self.world.autocast(self.options.dtype):
             metrics = self.evaluate()
             text = self.sample() if self.sample is not None else None
             better = self._is_better(metrics)
             if better:
-                self.best = {name: kept(tensor) for name, tensor in self.world.weights(self.module).items()}
-        self.progress.waited = 0 if better else self.progress.waited + 1
-        self._say({"event": "evaluation", "step": self.progress.step, "metrics": metrics, "best": better})
+                self.best = {name: snapshot(tensor) for name, tensor in self.world.weights(self.module).items()}
+        progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
+        self._emit({"event": "evaluation", "step": progress.step, "metrics": metrics, "best": better})
         if text is not None:
-            self._say({"event": "sample", "step": self.progress.step, "text": text})
-        then, tokens, step = self._mark  # the clock of training stood still
-        self._mark = (then + time.perf_counter() - began, tokens, step)
-        return self.plan.patience is not None and self.progress.waited >= self.plan.patience
+            self._emit({"event": "sample", "step": progress.step, "text": text})
+        then, units, step = self._mark  # the clock of training stood still
+        self._mark = (then + time.perf_counter() - began, units, step)
+        return patience is not None and progress.evaluations_since_best >= patience
 
     def _is_better(self, metrics: dict[str, float]) -> bool:
         """Whether this is the best evaluation so far, which is then remembered."""
-        metric = self.plan.metric or next(iter(metrics))
+        metric = self.options.metric or next(iter(metrics))
         if metric not in metrics:
             raise TrainingStopped(
                 f"There is no measure {metric!r} here; evaluation.metric can be {', '.join(metrics)}."
             )
         value, best = metrics[metric], self.progress.best
-        better = not math.isnan(value) and (best is None or (value > best if rises(metric) else value < best))
+        higher = metric in self.objective.higher_is_better
+        better = not math.isnan(value) and (best is None or (value > best if higher else value < best))
         if better:
             self.progress.best, self.progress.best_step = value, self.progress.step
         return better
 
-    def _say(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         for watch in self.watchers:
             watch(event)
 
-    def _is_due(self) -> bool:
-        every, minutes = self.plan.checkpoint_every, self.plan.checkpoint_minutes
-        if self.progress.beyond:  # an exploding loss must not push the good ones out
-            return False
-        by_count = every is not None and self.progress.step % every == 0
-        seconds = math.inf if minutes is None else 60 * minutes
-        if every is None and minutes is None:
-            seconds = min(max(self._writing / WRITING, OFTEN), SELDOM)
-        return by_count or self.world.any(time.perf_counter() - self._saved > seconds)
 
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        """Ctrl-C and a friendly kill end the step, write a checkpoint and return; a second Ctrl-C stops at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self._asked_to_stop and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self._asked_to_stop = True
-
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-@contextmanager
-def enough_memory() -> Iterator[None]:
-    """Where memory runs out, say what needs less of it."""
-    try:
-        yield
-    except ClearheadError:
-        raise
-    except (MemoryError, RuntimeError) as error:
-        words = str(error)
-        short = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        if not short and not re.search(r"can't allocate memory|not enough memory|out of memory", words):
-            raise
-        raise TrainingStopped(
-            f"There is not enough memory ({(words.splitlines() or [type(error).__name__])[0][:200]}). "
-            "What needs less, with the same result: batch.accumulate=2 (or 4, 8 …), checkpoint_activations=true, "
-            "chunk=4096. With another: a smaller batch.size or batch.length, or lora. Then run it again."
-        ) from error
-
-
-def kept(tensor: Tensor) -> Tensor:
-    """A copy that training does not change: in ordinary memory, or where the parts are if it is spread."""
+def snapshot(tensor: Tensor) -> Tensor:
+    """A copy that training does not change: in ordinary memory, or where the shards are if it is sharded."""
     return tensor.detach().clone() if hasattr(tensor, "to_local") else tensor.detach().to("cpu", copy=True)
 
 

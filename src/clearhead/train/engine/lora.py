@@ -168,7 +168,7 @@ def load_lora_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
         p.copy_(state[name])
 
 
-def nameless(model: Model) -> str | None:
+def unnamed_matrix(model: Model) -> str | None:
     """A matrix whose adapter has no name in PEFT's format: published checkpoints hold it otherwise. None: all have."""
     published = _published(model)
     return next((own for own in map(_matrix_of, lora_state(model)) if own not in published), None)
@@ -191,7 +191,7 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
     published = _published(model)
     tensors: dict[str, Tensor] = {}
     targets, whole, turned = set(), set(), False
-    wrong = nameless(model)
+    wrong = unnamed_matrix(model)
     if wrong is not None:
         raise InputError(
             f"{wrong} is not a matrix of its own in published checkpoints, so PEFT's format has no name for its "

@@ -41,7 +41,7 @@ def optimizer(
 
     momentum   Muon's
     matrix_lr  Muon's rate, where it is not `lr`, which then holds for embeddings, output matrix, norms and biases
-    rates      parameter name -> what multiplies its rate (train/engine/unfreezing.py: discriminative rates)
+    rates      parameter name -> what multiplies its rate (train/engine/freezing.py: discriminative rates)
     """
     if name not in OPTIMIZERS:
         raise InputError(

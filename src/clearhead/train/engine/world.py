@@ -13,20 +13,31 @@ from torch import Tensor, nn
 from clearhead.errors import CheckpointError
 from clearhead.hub import as_device
 from clearhead.models import Model
-from clearhead.train.objectives.base import Batch, Objective
-from clearhead.train.recipe import Recipe
+from clearhead.train.data.types import Batch
+from clearhead.train.objectives.base import Objective
 
 # Compiled code whose kernels are recorded and started together (CUDA graphs): a small model's step is mostly starting.
-RECORDED: dict[str, str | int | bool] = {"triton.cudagraphs": True}
+CUDA_GRAPHS: dict[str, str | int | bool] = {"triton.cudagraphs": True}
 
 
-def join(recipe: Recipe) -> World:
-    """The world this process is in: alone, or one of those that torchrun has started."""
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        from clearhead.train.engine.distributed import join_others
+def is_distributed() -> bool:
+    """Whether torchrun has started this process, beside others."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
-        return join_others(recipe)
-    return World(as_device(recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")))
+
+def join_world(device: str | None = None, sharded: bool = False, bf16: bool | None = None) -> World:
+    """The world this process is in: alone, or one of those that torchrun has started.
+
+    device    None: a GPU where there is one
+    sharded   several processes share one copy of the weights (FSDP); otherwise each has its own (DDP)
+    bf16      what shards are gathered in; None: on a GPU
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if is_distributed():
+        from clearhead.train.engine.distributed import join_process_group
+
+        return join_process_group(torch.device(device), sharded, bf16)
+    return World(as_device(device))
 
 
 class World:
@@ -45,37 +56,40 @@ class World:
         pass
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files and speaks."""
         return self.rank == 0
 
     @property
-    def spread(self) -> dict[str, Tensor] | None:
-        """The parameters by name, where every process has only a part of each; None where all have the whole."""
+    def sharded_parameters(self) -> dict[str, Tensor] | None:
+        """The parameters by name, where every process has only its shard of each; None where all have all of it."""
         return None
 
     @property
-    def cradle(self) -> torch.device:
+    def init_device(self) -> torch.device:
         """Where the model is made, before `wrap` puts it where it is trained."""
         return self.device
 
-    def wrap(self, module: nn.Module, compile: bool = False, even: bool = False, once: bool = False) -> nn.Module:
+    def wrap(
+        self, module: nn.Module, compile: bool = False, static_shapes: bool = False, single_call: bool = False
+    ) -> nn.Module:
         """What the loop gives to the other methods in place of the module. Make the optimiser after it.
 
-        even   all batches have one shape: code for any shape, made when an epoch ends with another, is only slower
-        once   a step calls the module once. Recorded kernels write gradients where the last call did, so they must not
-               be added up over calls
+        static_shapes   all batches have one shape: code for any shape, made when an epoch ends with another, is only
+                        slower
+        single_call     a step calls the module once. CUDA graphs write gradients where the last call did, so they must
+                        not be added up over calls
         """
         if compile:
-            recorded = even and once and self.size == 1 and self.device.type == "cuda"
-            module.compile(dynamic=False if even else None, options=RECORDED if recorded else None)
+            recorded = static_shapes and single_call and self.size == 1 and self.device.type == "cuda"
+            module.compile(dynamic=False if static_shapes else None, options=CUDA_GRAPHS if recorded else None)
         return module
 
     def losses(self, module: nn.Module, objective: Objective, batch: Batch) -> dict[str, Tensor]:
         return objective.losses(module, batch)
 
-    def whole(self, model: Model) -> Model:
-        """The model with all of its weights in one place, to be saved and used, in the process that leads.
+    def gather(self, model: Model) -> Model:
+        """The model with all of its weights in one place, to be saved and used, in the main process.
 
         All processes call it together.
         """
@@ -88,19 +102,23 @@ class World:
     def any(self, flag: bool) -> bool:
         return flag
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Until everybody is here."""
 
-    def joining(self, module: nn.Module, last: bool) -> AbstractContextManager[object]:
-        """Around each part of a batch: gradients are exchanged after the last one only."""
+    def no_sync(self, module: nn.Module) -> AbstractContextManager[object]:
+        """Around each part of a batch but the last: gradients are added up here, and not exchanged yet."""
         return nullcontext()
+
+    def autocast(self, dtype: torch.dtype | None) -> AbstractContextManager[object]:
+        """Inside, products are computed in this type; None: in the weights' own."""
+        return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype)
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()
 
-    def clip(self, module: nn.Module, longest: float) -> Tensor:
-        """The length of the whole gradient, which is shortened to `longest`."""
-        return nn.utils.clip_grad_norm_(module.parameters(), longest)
+    def clip_grad_norm(self, module: nn.Module, max_norm: float) -> Tensor:
+        """Gradient clipping: the norm over all parameters, which is brought down to `max_norm`."""
+        return nn.utils.clip_grad_norm_(module.parameters(), max_norm)
 
     # ---- checkpoints
 
@@ -117,7 +135,7 @@ class World:
                 "Choose another folder (out=)."
             )
         for name, tensor in own.items():
-            self.put(tensor, weights[name])
+            self.copy_weight(tensor, weights[name])
 
-    def put(self, tensor: Tensor, value: Tensor) -> None:
+    def copy_weight(self, tensor: Tensor, value: Tensor) -> None:
         tensor.copy_(value)

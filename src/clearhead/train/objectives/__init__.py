@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, get_type_hints
 
 from clearhead.errors import ConfigError, did_you_mean
-from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Objective, Record
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import Objective
 from clearhead.train.recipe import typed
 
 # name -> module and class; a module is read when it is asked for
@@ -49,15 +49,15 @@ def objective_class(name: str) -> type[Objective]:
             f"There is no objective {name!r}.{did_you_mean(name, OBJECTIVES)} There are: {', '.join(OBJECTIVES)}."
         )
     module, _, own = OBJECTIVES[name].partition(":")
-    found: type[Objective] = getattr(importlib.import_module(f"clearhead.train.objectives.{module}"), own)
-    return found
+    kind: type[Objective] = getattr(importlib.import_module(f"clearhead.train.objectives.{module}"), own)
+    return kind
 
 
-def objective(name: str, tokenizer: Tokenizer, length: int, **options: Any) -> Objective:
+def make_objective(name: str, codec: Any, length: int, **options: Any) -> Objective:
     """An objective by its name, with the options of its class."""
     kind = objective_class(name)
     check_options(kind, options)
-    return kind(tokenizer, length, **options)
+    return kind(codec, length, **options)
 
 
 def check_options(kind: type[Objective], options: Collection[str]) -> None:
@@ -71,11 +71,11 @@ def check_options(kind: type[Objective], options: Collection[str]) -> None:
             raise ConfigError(f"The objective {kind.name} cannot do without {name!r}: set objective.{name}.")
 
 
-def typed_options(kind: type[Objective], said: Mapping[str, Any]) -> dict[str, Any]:
+def typed_options(kind: type[Objective], options: Mapping[str, Any]) -> dict[str, Any]:
     """What a recipe says of an objective, in the types of its class: 1e-1 is a number, "maybe" is not true or false."""
-    check_options(kind, said)
+    check_options(kind, options)
     types = {name: option.annotation for name, option in options_of(kind).items()} | dict.fromkeys(LOADED, str | None)
-    return {key: typed(types[key], value, key, f"the objective {kind.name}") for key, value in said.items()}
+    return {key: typed(types[key], value, key, f"the objective {kind.name}") for key, value in options.items()}
 
 
 def options_of(kind: type[Objective]) -> dict[str, inspect.Parameter]:
@@ -94,6 +94,6 @@ def options_of(kind: type[Objective]) -> dict[str, inspect.Parameter]:
 
 
 __all__ = [
-    "OBJECTIVES", "Batch", "Example", "Objective", "Record", "check_options", "objective", "objective_class",
+    "OBJECTIVES", "Batch", "Example", "Objective", "Record", "check_options", "make_objective", "objective_class",
     "options_of", "typed_options",
 ]  # fmt: skip

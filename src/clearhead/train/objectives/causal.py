@@ -15,10 +15,11 @@ from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.text.readable import is_byte_level
-from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.padding import IGNORED, mask_of, padded
 from clearhead.train.objectives.running_text import (
     RunningText,
-    check_room,
+    check_length,
     counted,
     pad_id,
     special_id,
@@ -35,12 +36,12 @@ class CausalLM(RunningText):
 
     name = "causal-lm"
     task = "causal-lm"
-    even = True
-    named = {"eos_token": "<|endoftext|>"}
+    static_shapes = True
+    special_tokens = {"eos_token": "<|endoftext|>"}
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, cross_documents: bool = False) -> None:
         super().__init__(tokenizer, length, closing=special_id(tokenizer, "eos_token", "to close a document"))
-        check_room(length, 2)
+        check_length(length, 2)
         self.cross_documents = cross_documents
         self.bytes_of = byte_lengths(tokenizer)
         self.first_position: int | None = 0  # None: the model knows distances only
@@ -68,7 +69,7 @@ class CausalLM(RunningText):
         at = np.asarray([] if self.cross_documents else example.get("starts", []), dtype=np.int64)
         return at[at > 0]
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         head = model.language_head
         if not isinstance(model, TokenModel) or head is None or not head.shift or head.ready:
             raise InputError(
@@ -78,7 +79,7 @@ class CausalLM(RunningText):
         self.first_position = None if isinstance(model, SegmentRecurrentModel) else model.stack.embed.first_position
         return model
 
-    def given(self, batch: Batch) -> dict[str, Tensor]:
+    def model_inputs(self, batch: Batch) -> dict[str, Tensor]:
         """What the model is called with. The square mask is made here, on the device, where it is cheap."""
         inputs = dict(batch.inputs)
         documents, positions = inputs.pop("documents", None), inputs.pop("position_ids", None)

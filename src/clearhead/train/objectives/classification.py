@@ -13,13 +13,16 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Record, term_sums
-from clearhead.train.objectives.texts import Labels, TextObjective, list_of, number_of, text_of
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import term_sums
+from clearhead.train.objectives.fields import list_of, number_of, text_of
+from clearhead.train.objectives.labels import Labels
+from clearhead.train.objectives.sequence import SequenceObjective
 
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
 
 
-class Classification(TextObjective):
+class Classification(SequenceObjective):
     """
     problem_type   one class (the default), "multi_label_classification" (label: a list, which may be empty), or
                    "regression" (label: a number)
@@ -32,6 +35,7 @@ class Classification(TextObjective):
     name = "classification"
     task = "sequence-classification"
     columns: ClassVar[tuple[str, ...]] = ("text", "label")
+    higher_is_better = frozenset({"accuracy", "macro_f1", "pearson"})
 
     def __init__(
         self,
@@ -83,10 +87,10 @@ class Classification(TextObjective):
             yield example | {"label": chosen}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        inputs = self.inputs(examples) | {"labels": self.wanted(examples)}
+        inputs = self.inputs(examples) | {"labels": self.targets(examples)}
         return Batch(inputs, {"loss": len(examples)}, int(inputs["attention_mask"].sum()))
 
-    def wanted(self, examples: Sequence[Example]) -> Tensor:
+    def targets(self, examples: Sequence[Example]) -> Tensor:
         """(examples,): numbers of classes, or numbers; of several labels (examples, labels) of 1 and 0."""
         kind = torch.long if self.problem_type == "single_label_classification" else torch.float32
         return torch.from_numpy(np.stack([np.asarray(example["label"]) for example in examples])).to(kind)
@@ -99,10 +103,10 @@ class Classification(TextObjective):
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        out = model(**self.given(batch))
-        return term_sums({"loss": out.loss}, batch) | self.judge(out.logits, batch.inputs["labels"])
+        out = model(**self.model_inputs(batch))
+        return term_sums({"loss": out.loss}, batch) | self.metric_sums(out.logits, batch.inputs["labels"])
 
-    def judge(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
+    def metric_sums(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
         """Sums that `report` makes its figures of."""
         if self.problem_type == "regression":
             return pearson_sums(logits.squeeze(-1), labels)

@@ -10,10 +10,11 @@ import numpy as np
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Objective, Record
-from clearhead.train.objectives.running_text import check_room, document_of, pad_id, special_id
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.running_text import check_length, document_of, pad_id, special_id
 from clearhead.train.objectives.sentences import parts_of, sentence_ids
 from clearhead.train.objectives.spans import read_and_write
+from clearhead.train.objectives.text import TextObjective
 
 SPAN = 3.0  # the mean length of a span that is filled in
 
@@ -72,7 +73,7 @@ NOISES = ("sentence-permutation", *TOKEN_NOISES, "document-rotation")  # in the 
 PUBLISHED = {"text-infilling": 0.3, "sentence-permutation": 1.0}
 
 
-class Denoising(Objective):
+class Denoising(TextObjective):
     """A document, or a run of its sentences that fits: <s> spoilt </s> is read, <s> as it was </s> is written.
 
     noises   name -> rate. By default what BART was trained with: 30 % of the tokens in spans to fill in, and all
@@ -82,11 +83,11 @@ class Denoising(Objective):
 
     name = "denoising"
     task = "seq2seq-lm"
-    named = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "mask_token": "<mask>"}
+    special_tokens = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "mask_token": "<mask>"}
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, noises: Mapping[str, float] | None = None) -> None:
         super().__init__(tokenizer, length)
-        check_room(length, 3)
+        check_length(length, 3)
         self.noises = dict(PUBLISHED if noises is None else noises)
         for name, rate in self.noises.items():
             if name not in NOISES:

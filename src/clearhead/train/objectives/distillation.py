@@ -23,10 +23,11 @@ from clearhead.models.heads import HeadInputs, language_loss
 from clearhead.models.output import Output
 from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, check_weights, term_sums
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.base import check_weights, term_sums
 from clearhead.train.objectives.classification import Classification, Problem
 from clearhead.train.objectives.masked import MaskedLM
-from clearhead.train.objectives.texts import has_segments
+from clearhead.train.objectives.sequence import has_segments
 
 
 def soft_targets(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -43,7 +44,7 @@ def cosine_loss(student: Tensor, teacher: Tensor) -> Tensor:
     return (1 - F.cosine_similarity(student.float(), teacher.float(), dim=-1)).mean()
 
 
-class WithStates(nn.Module):
+class WithHiddenStates(nn.Module):
     """A model that gives its last hidden states beside its answer."""
 
     def __init__(self, model: TokenModel) -> None:
@@ -57,7 +58,7 @@ class WithStates(nn.Module):
         return out
 
 
-class Taught:
+class WithTeacher:
     """Has a teacher, which never learns. A copy for another process, where texts are encoded, does without it."""
 
     teacher: TokenModel
@@ -66,7 +67,7 @@ class Taught:
         return {**self.__dict__, "teacher": None}
 
 
-class Distillation(Taught, MaskedLM):
+class Distillation(WithTeacher, MaskedLM):
     """
     teacher             a model with a head for masked words, or where one is (a folder, a name); it does not change
     temperature         of both distributions
@@ -98,15 +99,15 @@ class Distillation(Taught, MaskedLM):
         check_weights(**self.weights)
 
     @property
-    def factors(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return {name: weight for name, weight in self.weights.items() if weight}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         batch = super().collate(examples)
-        counts = {"soft": batch.tokens, "mlm": batch.counts["loss"], "cosine": batch.tokens}
-        return Batch(batch.inputs, {name: counts[name] for name in self.factors}, batch.tokens)
+        counts = {"soft": batch.units, "mlm": batch.counts["loss"], "cosine": batch.units}
+        return Batch(batch.inputs, {name: counts[name] for name in self.loss_weights}, batch.units)
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         teacher = self.teacher
         if not isinstance(model, TokenModel) or model.language_head is None:
             raise InputError(f"A student needs a head for masked words (task={self.task}), not {model.task}.")
@@ -118,7 +119,7 @@ class Distillation(Taught, MaskedLM):
         ours, theirs = (getattr(m.stack.embed.positions, "weight", None) for m in (model, teacher))
         if self.freeze_positions and isinstance(ours, nn.Parameter) and isinstance(theirs, nn.Parameter):
             ours.requires_grad_(not (ours.shape == theirs.shape and bool((ours == theirs.to(ours)).all())))
-        return WithStates(model)
+        return WithHiddenStates(model)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         return self._terms(model, batch)[0]
@@ -148,10 +149,10 @@ class Distillation(Taught, MaskedLM):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         terms, logits = self._terms(model, batch)
-        return term_sums(terms, batch) | self.judge(logits, batch.inputs["labels"])
+        return term_sums(terms, batch) | self.metric_sums(logits, batch.inputs["labels"])
 
 
-class ClassificationDistillation(Taught, Classification):
+class ClassificationDistillation(WithTeacher, Classification):
     """A classifier learns from a larger one: the teacher's scores at a temperature, beside the labels.
 
     soft, hard   what the teacher's distribution and the labels count
@@ -176,29 +177,29 @@ class ClassificationDistillation(Taught, Classification):
         super().__init__(tokenizer, length, labels=labels)
         self.teacher = _teacher(teacher, self.task)
         self.temperature, self.soft, self.hard = _checked(temperature), soft, hard
-        check_weights(**self.factors)
+        check_weights(**self.loss_weights)
 
     @property
-    def factors(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return {"soft": self.soft, "hard": self.hard}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         batch = super().collate(examples)
-        return Batch(batch.inputs, dict.fromkeys(self.factors, len(examples)), batch.tokens)
+        return Batch(batch.inputs, dict.fromkeys(self.loss_weights, len(examples)), batch.units)
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         ours, theirs = self.labels.names, list(self.teacher.config.id2label.values())
         if ours != theirs:
             raise InputError(
                 f"The teacher's labels are {theirs[:10]}, the data's {ours[:10]}: name them alike (labels=…)."
             )
-        return super().trained(model)
+        return super().training_module(model)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         return self._terms(model, batch)[0]
 
     def _terms(self, model: nn.Module, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-        out = model(**self.given(batch))
+        out = model(**self.model_inputs(batch))
         teacher = self.teacher.to(out.logits.device)
         reads = ("input_ids", "attention_mask", *(["token_type_ids"] if has_segments(teacher) else []))
         with torch.no_grad():
@@ -208,7 +209,7 @@ class ClassificationDistillation(Taught, Classification):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         terms, logits = self._terms(model, batch)
-        return term_sums(terms, batch) | self.judge(logits, batch.inputs["labels"])
+        return term_sums(terms, batch) | self.metric_sums(logits, batch.inputs["labels"])
 
 
 def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Model:

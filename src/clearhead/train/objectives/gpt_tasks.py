@@ -24,24 +24,19 @@ from clearhead.models import Model, Output
 from clearhead.models.heads import ChoiceHead, HeadInputs, LanguageHead, language_loss, sequence_loss
 from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import (
-    IGNORED,
-    Batch,
-    Example,
-    Record,
-    check_weights,
-    mask_of,
-    padded,
-    term_sums,
-)
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import check_weights, term_sums
 from clearhead.train.objectives.classification import Classification, Problem
+from clearhead.train.objectives.fields import text_of
 from clearhead.train.objectives.multiple_choice import choice_example, choice_rows, read_choices, without_missing
-from clearhead.train.objectives.texts import TextObjective, grow_vocabulary, text_of
+from clearhead.train.objectives.padding import IGNORED, mask_of, padded
+from clearhead.train.objectives.sequence import SequenceObjective
+from clearhead.train.objectives.vocabulary import grow_vocabulary
 
 START, DELIMITER, EXTRACT = "_start_", "_delimiter_", "_classify_"
 
 
-class Transformed:
+class GPTInputs:
     """The three tokens, and texts between them."""
 
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:
@@ -66,7 +61,7 @@ class Transformed:
         return np.asarray([*ids[:-1], self.extract], dtype=np.int32)
 
 
-class WithWords(nn.Module):
+class WithLanguageHead(nn.Module):
     """A classifier that predicts the words it reads as well, with its embedding as the output matrix."""
 
     def __init__(self, model: TokenModel) -> None:
@@ -105,10 +100,10 @@ class GPTClassification(Classification):
         super().__init__(tokenizer, length, problem_type=problem_type, labels=labels)
         check_weights(task=1.0, lm=lm)
         self.lm = lm
-        self.transformed = Transformed(tokenizer, length)
+        self.transformed = GPTInputs(tokenizer, length)
 
     @property
-    def factors(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return {"task": 1.0, "lm": self.lm} if self.lm else {"task": 1.0}
 
     def ids_of(self, text: str, pair: str | None = None) -> Example:
@@ -121,18 +116,18 @@ class GPTClassification(Classification):
     def collate(self, examples: Sequence[Example]) -> Batch:
         orders = [self.orders(example) for example in examples]
         rows = [order[n] for n in range(len(orders[0])) for order in orders]  # all first orders, then all second
-        batch = words_batch(rows, self.padding, len(examples), bool(self.lm))
-        batch.inputs["labels"] = self.wanted(examples)
+        batch = lm_batch(rows, self.padding, len(examples), bool(self.lm))
+        batch.inputs["labels"] = self.targets(examples)
         return batch
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         if not isinstance(model, TokenModel) or not model.stack.causal:
             raise InputError(
                 f"{model.family.title} does not read from left to right: use the objective classification."
             )
         grow_vocabulary(model, self.tokenizer)
         self.config = model.config
-        return WithWords(model)
+        return WithLanguageHead(model)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         return self._terms(model, batch)[0]
@@ -150,7 +145,7 @@ class GPTClassification(Classification):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         terms, logits = self._terms(model, batch)
-        return term_sums(terms, batch) | self.judge(logits, batch.inputs["labels"])
+        return term_sums(terms, batch) | self.metric_sums(logits, batch.inputs["labels"])
 
 
 class GPTEntailment(GPTClassification):
@@ -182,14 +177,14 @@ class GPTSimilarity(GPTClassification):
     def orders(self, example: Example) -> list[np.ndarray]:
         return [example["input_ids"], example["swapped_ids"]]
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         output = getattr(model.head, "output", None)
         if output is None or getattr(output, "bias", None) is not None:
             raise InputError(f"{model.family.title} has no classifier without a bias, which adding both orders needs.")
-        return super().trained(model)
+        return super().training_module(model)
 
 
-class GPTMultipleChoice(TextObjective):
+class GPTMultipleChoice(SequenceObjective):
     """start context delimiter answer extract, for every answer; the answers' scores are compared.
 
     It is for the "double heads" of GPT and GPT-2. label: the number of the right choice, from 0, or its text.
@@ -198,15 +193,16 @@ class GPTMultipleChoice(TextObjective):
     name = "gpt-multiple-choice"
     task = "multiple-choice"
     columns: ClassVar[tuple[str, ...]] = ("prompt", "choices", "label")
+    higher_is_better = frozenset({"accuracy"})
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, lm: float = 0.5) -> None:
         super().__init__(tokenizer, length)
         check_weights(task=1.0, lm=lm)
         self.lm = lm
-        self.transformed = Transformed(tokenizer, length)
+        self.transformed = GPTInputs(tokenizer, length)
 
     @property
-    def factors(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return {"task": 1.0, "lm": self.lm} if self.lm else {"task": 1.0}
 
     def encode(self, record: Record) -> Iterator[Example]:
@@ -216,13 +212,13 @@ class GPTMultipleChoice(TextObjective):
     def collate(self, examples: Sequence[Example]) -> Batch:
         rows, there = choice_rows(examples)
         ids = [row["input_ids"] for row in rows]
-        batch = words_batch(ids, self.padding, len(examples), bool(self.lm), there.flatten())
+        batch = lm_batch(ids, self.padding, len(examples), bool(self.lm), there.flatten())
         inputs = {name: t.unflatten(0, there.shape) for name, t in batch.inputs.items()}
         inputs["mc_token_ids"] = torch.tensor([len(row) - 1 for row in ids]).view(there.shape)
         inputs["there"], inputs["labels"] = there, torch.tensor([int(e["label"]) for e in examples])
-        return Batch(inputs, batch.counts, batch.tokens)
+        return Batch(inputs, batch.counts, batch.units)
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         if not isinstance(model.head, ChoiceHead) or model.head.words is None:
             raise InputError(f"{model.family.title} has no double heads: use the objective multiple-choice.")
         grow_vocabulary(model, self.tokenizer)
@@ -251,7 +247,7 @@ class GPTMultipleChoice(TextObjective):
         return super().report(sums) | {"accuracy": sums["right"] / max(sums["task.count"], 1)}
 
 
-def words_batch(rows: Sequence[np.ndarray], pad: int, examples: int, words: bool, there: Tensor | None = None) -> Batch:
+def lm_batch(rows: Sequence[np.ndarray], pad: int, examples: int, words: bool, there: Tensor | None = None) -> Batch:
     """Rows of ids, padded; every token but the first is a word to learn, the new ones too, as in the published code.
 
     there   (rows,) of yes and no: rows that only fill up teach nothing

@@ -15,11 +15,12 @@ from tokenizers import models
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
 from clearhead.text.readable import BYTE_OF, is_byte_level
-from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.padding import IGNORED, mask_of, padded
 from clearhead.train.objectives.running_text import (
-    GuessedWords,
+    TokenPrediction,
     around,
-    check_room,
+    check_length,
     counted,
     pad_id,
     special_id,
@@ -124,7 +125,7 @@ def drawn_size(sums: list[float], draw: float) -> int:
     return 1 + bisect_right(sums, draw * sums[-1], hi=len(sums) - 1)
 
 
-class MaskedLM(GuessedWords):
+class MaskedLM(TokenPrediction):
     """15 % of the tokens are chosen: of these 80 % become [MASK], 10 % another token, 10 % stay; all are guessed.
 
     whole_word    the pieces of a word are chosen together
@@ -137,8 +138,10 @@ class MaskedLM(GuessedWords):
 
     name = "masked-lm"
     task = "masked-lm"
-    guessed = "masked"
-    named = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}  # RoBERTa's
+    predicted = "masked"
+    higher_is_better = frozenset({"masked_accuracy"})
+    # RoBERTa's
+    special_tokens = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class MaskedLM(GuessedWords):
     ) -> None:
         self.first, self.last = around(tokenizer)
         super().__init__(tokenizer, length, closing=self.last)
-        check_room(length, 3)
+        check_length(length, 3)
         self.masking = Masking(tokenizer, rate=rate, mask=mask, random=random, whole_word=whole_word, most=predictions)
         self.dynamic = dynamic
 
@@ -172,10 +175,10 @@ class MaskedLM(GuessedWords):
         return self.masking(ids, rng if self.dynamic else np.random.default_rng(zlib.crc32(ids.tobytes())))
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        return words_batch(examples, pad_id(self.tokenizer))
+        return masked_batch(examples, pad_id(self.tokenizer))
 
 
-def words_batch(examples: Sequence[Example], pad: int) -> Batch:
+def masked_batch(examples: Sequence[Example], pad: int) -> Batch:
     """input_ids and labels, padded; an attention_mask where there is padding."""
     rows = [example["input_ids"] for example in examples]
     inputs = {"input_ids": padded(rows, pad), "labels": padded([e["labels"] for e in examples], IGNORED)}

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.models.heads import ChoiceHead
-from clearhead.train.objectives.base import Batch, Example, Record, term_sums
-from clearhead.train.objectives.texts import TextObjective, list_of, place, text_of
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import term_sums
+from clearhead.train.objectives.fields import list_of, place, text_of
+from clearhead.train.objectives.sequence import SequenceObjective
 
 
-class MultipleChoice(TextObjective):
+class MultipleChoice(SequenceObjective):
     """Questions of a batch may have different numbers of answers: those that are not there get no probability.
 
     label: the number of the right choice, from 0, or the choice itself.
@@ -26,6 +28,7 @@ class MultipleChoice(TextObjective):
     name = "multiple-choice"
     task = "multiple-choice"
     columns = ("prompt", "choices", "label")
+    higher_is_better = frozenset({"accuracy"})
 
     def encode(self, record: Record) -> Iterator[Example]:
         prompt, choices, label = read_choices(self, record)
@@ -37,16 +40,16 @@ class MultipleChoice(TextObjective):
         inputs["there"], inputs["labels"] = there, torch.tensor([int(e["label"]) for e in examples])
         return Batch(inputs, {"loss": len(examples)}, sum(len(e["input_ids"]) for e in examples))
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         if isinstance(model.head, ChoiceHead) and model.head.words is not None:
             raise InputError(
                 f"{model.family.title} reads its choices in another form: use the objective gpt-multiple-choice."
             )
-        return super().trained(model)
+        return super().training_module(model)
 
     def scores(self, model: nn.Module, batch: Batch) -> Tensor:
         """(questions, choices)"""
-        inputs = {name: t for name, t in self.given(batch).items() if name not in ("labels", "there")}
+        inputs = {name: t for name, t in self.model_inputs(batch).items() if name not in ("labels", "there")}
         return without_missing(model(**inputs).logits, batch)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -62,7 +65,7 @@ class MultipleChoice(TextObjective):
         return super().report(sums) | {"accuracy": sums["right"] / max(sums["loss.count"], 1)}
 
 
-def read_choices(objective: TextObjective, record: Record) -> tuple[str, list[str], int]:
+def read_choices(objective: SequenceObjective, record: Record) -> tuple[str, list[str], int]:
     """The prompt, its choices, and the number of the right one."""
     objective.check(record)
     prompt, choices = text_of(record, "prompt"), list_of(record, "choices")

@@ -12,12 +12,20 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
+from clearhead.train.data.types import Batch, Example
 from clearhead.train.objectives.masked import drawn_size, one_over_n, word_begins
-from clearhead.train.objectives.running_text import GuessedWords, around, check_room, counted, pad_id, special_table
+from clearhead.train.objectives.padding import IGNORED, mask_of, padded
+from clearhead.train.objectives.running_text import (
+    TokenPrediction,
+    around,
+    check_length,
+    counted,
+    pad_id,
+    special_table,
+)
 
 
-class PermutationLM(GuessedWords):
+class PermutationLM(TokenPrediction):
     """One token in K is guessed: the last ones of a random order. The rest is context, which all see.
 
     Targets are spans of 1 to `longest` tokens (n of them with p(n) ∝ 1/n), each in a context of `alpha` times as many;
@@ -32,8 +40,9 @@ class PermutationLM(GuessedWords):
 
     name = "permutation-lm"
     task = "permutation-lm"
-    guessed = "target"
-    named = {"pad_token": "<pad>", "cls_token": "<cls>", "sep_token": "<sep>"}
+    predicted = "target"
+    higher_is_better = frozenset({"target_accuracy"})
+    special_tokens = {"pad_token": "<pad>", "cls_token": "<cls>", "sep_token": "<sep>"}
 
     def __init__(
         self,
@@ -47,7 +56,7 @@ class PermutationLM(GuessedWords):
     ) -> None:
         self.cls, self.sep = around(tokenizer)
         super().__init__(tokenizer, length, closing=self.sep)
-        check_room(length, 4)
+        check_length(length, 4)
         for name, value in {"K": K, "longest": longest, "alpha": alpha}.items():
             if value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1.")
@@ -56,9 +65,9 @@ class PermutationLM(GuessedWords):
         self.begins = word_begins(tokenizer) if from_words else np.ones(len(self.special), dtype=bool)
 
     @classmethod
-    def complete(cls, tokenizer: Tokenizer) -> None:
+    def finish_tokenizer(cls, tokenizer: Tokenizer) -> None:
         """XLNet's marks come last, and padding first."""
-        super().complete(tokenizer)
+        super().finish_tokenizer(tokenizer)
         first, last = str(tokenizer.sep_token), str(tokenizer.cls_token)
         tokenizer.backend.post_processor = processors.TemplateProcessing(
             single=f"$A:0 {first}:0 {last}:2",
@@ -125,7 +134,7 @@ class PermutationLM(GuessedWords):
             inputs["attention_mask"] = mask_of(rows)
         return Batch(inputs, {"loss": counted(labels)}, sum(map(len, rows)))
 
-    def given(self, batch: Batch) -> dict[str, Tensor]:
+    def model_inputs(self, batch: Batch) -> dict[str, Tensor]:
         """What the model is called with. The square mask is made here, on the device, where it is cheap."""
         inputs = dict(batch.inputs)
         order, reach = inputs.pop("order"), inputs.pop("reach")

@@ -16,15 +16,17 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models.heads import span_loss
 from clearhead.text import Encoding, Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Record, term_sums
-from clearhead.train.objectives.texts import TextObjective, has_segments, place, text_of
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import term_sums
+from clearhead.train.objectives.fields import place, text_of
+from clearhead.train.objectives.sequence import SequenceObjective, has_segments
 
 if TYPE_CHECKING:
     from clearhead.pipeline import TextPipeline
 
 
 @dataclass
-class _Window:
+class _ContextWindow:
     """A part of the context that fits: its tokens, and where in the context each stands (None: not of the context)."""
 
     example: Example
@@ -32,7 +34,7 @@ class _Window:
     cls: int
 
 
-class QuestionAnswering(TextObjective):
+class QuestionAnswering(SequenceObjective):
     """The first answer of a record is learned; a window that does not hold all of it points at [CLS].
 
     answers: {"text": [...], "answer_start": [...]}, or a list of {"text", "answer_start"}, as SQuAD's data set and its
@@ -47,6 +49,7 @@ class QuestionAnswering(TextObjective):
     name = "question-answering"
     task = "question-answering"
     columns = ("question", "context")
+    higher_is_better = frozenset({"exact_positions", "exact_match", "f1"})
 
     def __init__(
         self,
@@ -80,17 +83,17 @@ class QuestionAnswering(TextObjective):
         self.check(record)
         context = text_of(record, "context")
         if record.get("answers") is not None:
-            given = record["answers"]
-            if isinstance(given, list) and all(isinstance(one, Mapping) and "text" in one for one in given):
-                given = {name: [one.get(name) for one in given] for name in ("text", "answer_start")}
-            good = isinstance(given, Mapping) and isinstance(given.get("text"), list)
-            if not good or not isinstance(given.get("answer_start", []), list | None):
+            answers = record["answers"]
+            if isinstance(answers, list) and all(isinstance(one, Mapping) and "text" in one for one in answers):
+                answers = {name: [one.get(name) for one in answers] for name in ("text", "answer_start")}
+            good = isinstance(answers, Mapping) and isinstance(answers.get("text"), list)
+            if not good or not isinstance(answers.get("answer_start", []), list | None):
                 raise InputError(
                     f'{place(record)}: answers must look like {{"text": [...], "answer_start": [...]}}, or like '
                     '[{"text": ..., "answer_start": ...}], as in SQuAD\'s file.'
                 )
-            texts = given["text"]
-            starts = given.get("answer_start") or [None] * len(texts)
+            texts = answers["text"]
+            starts = answers.get("answer_start") or [None] * len(texts)
         elif "answer" in record:
             texts = [record["answer"]] if record["answer"] else []
             starts = [record.get("answer_start")] * len(texts)
@@ -103,14 +106,14 @@ class QuestionAnswering(TextObjective):
             raise InputError(
                 f"{place(record)}: there are {len(texts)} answers but {len(starts)} values of answer_start."
             )
-        return [(text, _found(record, context, text, start)) for text, start in zip(texts, starts, strict=True)]
+        return [(text, _answer_start(record, context, text, start)) for text, start in zip(texts, starts, strict=True)]
 
-    def _windows(self, record: Record) -> Iterator[_Window]:
+    def _windows(self, record: Record) -> Iterator[_ContextWindow]:
         question, context = text_of(record, "question"), text_of(record, "context")
-        asked = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)
-        words = len(asked["input_ids"])
+        encoded = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)
+        words = len(encoded["input_ids"])
         if words > self.question_length:
-            question, words = question[: asked["offset_mapping"][self.question_length - 1][1]], self.question_length
+            question, words = question[: encoded["offset_mapping"][self.question_length - 1][1]], self.question_length
         room = self.length - words - self.tokenizer.num_special_tokens_to_add(pair=True)
         if room < 1:
             raise InputError(
@@ -130,12 +133,12 @@ class QuestionAnswering(TextObjective):
         for row in range(len(encoding["input_ids"])):
             yield self._window(encoding, row)
 
-    def _window(self, encoding: Encoding, row: int) -> _Window:
+    def _window(self, encoding: Encoding, row: int) -> _ContextWindow:
         ids: list[int] = encoding["input_ids"][row]
         sides = encoding.sequence_ids(row)
         spans = [tuple(span) if side == 1 else None for span, side in zip(encoding.offsets(row), sides, strict=True)]
         cls = self.tokenizer.cls_token_id
-        return _Window(self.example(encoding, row), spans, ids.index(cls) if cls in ids else 0)  # type: ignore[arg-type]
+        return _ContextWindow(self.example(encoding, row), spans, ids.index(cls) if cls in ids else 0)  # type: ignore[arg-type]
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         inputs = self.inputs(examples)
@@ -152,7 +155,7 @@ class QuestionAnswering(TextObjective):
         """The scores of starts and ends, each (batch, time). Padding has none: how much of it there is must not count.
 
         The model's own loss lets padding compete with the text, as the published code does."""
-        out = model(**{name: t for name, t in self.given(batch).items() if not name.endswith("_positions")})
+        out = model(**{name: t for name, t in self.model_inputs(batch).items() if not name.endswith("_positions")})
         hidden = batch.inputs["attention_mask"] == 0
         return out.start_logits.masked_fill(hidden, -torch.inf), out.end_logits.masked_fill(hidden, -torch.inf)
 
@@ -173,19 +176,19 @@ class QuestionAnswering(TextObjective):
         return super().report(sums) | {"exact_positions": sums["right"] / max(sums["loss.count"], 1)}
 
     @torch.no_grad()
-    def examine(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
+    def evaluate_test(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
         """Exact match and F1 in percent, as SQuAD's own script has them: the best over the answers that are right."""
-        self.check_examination(options, {})
+        self.check_test_options(options, {})
         pairs = [(self.answers(record), record) for record in records]
         if not pairs:
-            raise InputError("There is nothing to answer: the examination has no records.")
+            raise InputError("There is nothing to answer: the test data has no records.")
         may_refuse = any(not answers for answers, _ in pairs)
         exact = f1 = 0.0
         for answers, record in pairs:
-            told = self.answer(pipe, record, may_refuse)
+            answer = self.answer(pipe, record, may_refuse)
             gold = [text for text, _ in answers] or [""]
-            exact += max(float(normalised(told) == normalised(text)) for text in gold)
-            f1 += max(overlap_f1(told, text) for text in gold)
+            exact += max(float(normalised(answer) == normalised(text)) for text in gold)
+            f1 += max(overlap_f1(answer, text) for text in gold)
         return {"exact_match": 100 * exact / len(pairs), "f1": 100 * f1 / len(pairs)}
 
     @torch.no_grad()
@@ -197,7 +200,7 @@ class QuestionAnswering(TextObjective):
         windows = list(self._windows(record))
         model = pipe.model
         self.segments = has_segments(model)
-        best, told, refusal = -np.inf, "", np.inf
+        best, answer, refusal = -np.inf, "", np.inf
         for start in range(0, len(windows), 16):
             some = windows[start : start + 16]
             batch = self.collate([window.example | {"start": 0, "end": 0} for window in some]).to(model.device)
@@ -207,10 +210,10 @@ class QuestionAnswering(TextObjective):
                 refusal = min(refusal, float(first[window.cls] + last[window.cls]))
                 score, begin, end = self._best(first, last, window)
                 if score > best:
-                    best, told = score, record["context"][begin:end]
-        return "" if may_refuse and refusal > best else told.strip()
+                    best, answer = score, record["context"][begin:end]
+        return "" if may_refuse and refusal > best else answer.strip()
 
-    def _best(self, first: Tensor, last: Tensor, window: _Window) -> tuple[float, int, int]:
+    def _best(self, first: Tensor, last: Tensor, window: _ContextWindow) -> tuple[float, int, int]:
         """The score of the best span, and its characters."""
         context = torch.tensor([span is not None for span in window.spans])
         pairs = first[:, None] + last[None, :]  # (start, end)
@@ -223,7 +226,7 @@ class QuestionAnswering(TextObjective):
         return float(pairs[begin, end]), opening[0], closing[1]
 
 
-def _found(record: Record, context: str, text: Any, start: Any) -> int:
+def _answer_start(record: Record, context: str, text: Any, start: Any) -> int:
     """Where the answer starts: as said, or at the nearest place where it really stands."""
     if not isinstance(text, str) or not text:
         raise InputError(f"{place(record)}: an answer must be a text, but it is {text!r}.")
@@ -260,9 +263,9 @@ def normalised(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
-def overlap_f1(told: str, gold: str) -> float:
+def overlap_f1(answer: str, gold: str) -> float:
     """F1 of the words that both share; of Chinese, of the characters."""
-    ours, theirs = (re.sub(f"([{_CJK}])", r" \1 ", normalised(text)).split() for text in (told, gold))
+    ours, theirs = (re.sub(f"([{_CJK}])", r" \1 ", normalised(text)).split() for text in (answer, gold))
     if not ours or not theirs:
         return float(ours == theirs)
     shared = sum((Counter(ours) & Counter(theirs)).values())

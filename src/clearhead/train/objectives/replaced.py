@@ -15,9 +15,11 @@ from clearhead.models import Config, Model
 from clearhead.models.heads import HeadInputs, ReplacedHead
 from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, check_weights, term_sums
-from clearhead.train.objectives.masked import MaskedLM, words_batch
-from clearhead.train.objectives.running_text import GuessedWords, pad_id
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.base import check_weights, term_sums
+from clearhead.train.objectives.masked import MaskedLM, masked_batch
+from clearhead.train.objectives.padding import IGNORED
+from clearhead.train.objectives.running_text import TokenPrediction, pad_id
 
 
 class ReplacedTokens(MaskedLM):
@@ -34,6 +36,7 @@ class ReplacedTokens(MaskedLM):
 
     name = "replaced-token"
     task = "replaced-token"
+    higher_is_better = frozenset({"masked_accuracy", "recall", "precision"})
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class ReplacedTokens(MaskedLM):
         check_weights(generator=1.0, weight=weight)
 
     @property
-    def factors(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return {"generator": 1.0, "discriminator": self.weight}
 
     def noise(self, example: Example, rng: np.random.Generator) -> Example:
@@ -64,14 +67,14 @@ class ReplacedTokens(MaskedLM):
         return made | {"draws": rng.random(len(made["input_ids"]), dtype=np.float32)}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        batch = words_batch(examples, pad_id(self.tokenizer))
+        batch = masked_batch(examples, pad_id(self.tokenizer))
         time = batch.inputs["input_ids"].shape[1]
         draws = [np.pad(example["draws"], (0, time - len(example["draws"]))) for example in examples]
         batch.inputs["draws"] = torch.from_numpy(np.stack(draws))
-        batch.counts = {"generator": batch.counts["loss"], "discriminator": batch.tokens}
+        batch.counts = {"generator": batch.counts["loss"], "discriminator": batch.units}
         return batch
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         if not isinstance(model.head, ReplacedHead):
             raise InputError(
                 f"replaced-token trains a model with the head of that name, not one for {model.task}. "
@@ -86,13 +89,13 @@ class ReplacedTokens(MaskedLM):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         out = model(**batch.inputs)
-        return term_sums({name: out[name] for name in self.factors}, batch) | {
+        return term_sums({name: out[name] for name in self.loss_weights}, batch) | {
             name: float(out[name]) for name in ("masked_hits", "replaced", "found", "accused")
         }
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Of the replaced tokens, how many were found; of those taken for replaced, how many were."""
-        return super(GuessedWords, self).report(sums) | {
+        return super(TokenPrediction, self).report(sums) | {
             "masked_accuracy": sums["masked_hits"] / max(sums["generator.count"], 1),
             "recall": sums["found"] / max(sums["replaced"], 1),
             "precision": sums["found"] / max(sums["accused"], 1),

@@ -11,11 +11,14 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, Objective, Record, check_columns, term_sums
-from clearhead.train.objectives.texts import text_of
+from clearhead.train.data.types import Batch, Example, Record, check_columns
+from clearhead.train.objectives.base import term_sums
+from clearhead.train.objectives.fields import text_of
+from clearhead.train.objectives.padding import IGNORED
+from clearhead.train.objectives.text import TextObjective
 
 
-class RunningText(Objective):
+class RunningText(TextObjective):
     """Documents as they are, joined and cut into blocks later.
 
     closing   the token that ends a document; None: the next one follows without a mark
@@ -29,7 +32,7 @@ class RunningText(Objective):
 
     def identity(self) -> dict[str, Any]:
         """The length is that of blocks, which are cut from what is on disk."""
-        return {"objective": self.name}
+        return {key: value for key, value in super().identity().items() if key != "length"}
 
     def encode(self, record: Record) -> Iterator[Example]:
         yield from self.encode_batch([record])[0]
@@ -45,30 +48,30 @@ class RunningText(Objective):
         return [[{"input_ids": np.asarray([*row, *end])}] if row else [] for row, end in zip(rows, ends, strict=True)]
 
 
-class GuessedWords(RunningText):
+class TokenPrediction(RunningText):
     """Some of the words are to be guessed, and it is counted how many are.
 
-    guessed   what they are called in a report
+    predicted   what they are called in a report
     """
 
-    guessed: ClassVar[str]
+    predicted: ClassVar[str]
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        out = model(**self.given(batch))
-        return term_sums({"loss": out.loss}, batch) | self.judge(out.logits, batch.inputs["labels"])
+        out = model(**self.model_inputs(batch))
+        return term_sums({"loss": out.loss}, batch) | self.metric_sums(out.logits, batch.inputs["labels"])
 
-    def judge(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
-        return {f"{self.guessed}_hits": hits(logits, labels), f"{self.guessed}.count": counted(labels)}
+    def metric_sums(self, logits: Tensor, labels: Tensor) -> dict[str, float]:
+        return {f"{self.predicted}_hits": hits(logits, labels), f"{self.predicted}.count": counted(labels)}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        share = sums[f"{self.guessed}_hits"] / max(sums[f"{self.guessed}.count"], 1)
-        return super().report(sums) | {f"{self.guessed}_accuracy": share}
+        share = sums[f"{self.predicted}_hits"] / max(sums[f"{self.predicted}.count"], 1)
+        return super().report(sums) | {f"{self.predicted}_accuracy": share}
 
 
-def document_of(objective: Objective, record: Record) -> str:
+def document_of(objective: TextObjective, record: Record) -> str:
     """The text of a record; it may be empty, as files have empty lines."""
-    check_columns(objective, record)
+    check_columns(objective.columns, record)
     return "" if isinstance(record["text"], str) and not record["text"].strip() else text_of(record, "text")
 
 
@@ -101,7 +104,7 @@ def special_table(tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
     return special, known[~special[known]]
 
 
-def check_room(length: int, least: int) -> None:
+def check_length(length: int, least: int) -> None:
     if length < least:
         raise InputError(f"length is {length} tokens; with its special tokens this objective needs at least {least}.")
 

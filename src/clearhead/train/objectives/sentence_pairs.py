@@ -18,9 +18,12 @@ from clearhead.models import Model
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Record, term_sums
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import term_sums
 from clearhead.train.objectives.classification import accuracy_and_f1, class_sums, pearson, pearson_sums
-from clearhead.train.objectives.texts import Labels, TextObjective, number_of, place, text_of
+from clearhead.train.objectives.fields import number_of, place, text_of
+from clearhead.train.objectives.labels import Labels
+from clearhead.train.objectives.sequence import SequenceObjective
 
 SIDES = ("a", "b", "c")
 
@@ -47,7 +50,7 @@ class SentenceEncoder(nn.Module):
         return scores
 
 
-class SentenceObjective(TextObjective):
+class SentenceObjective(SequenceObjective):
     """
     pooling     how token vectors become one: "mean" (the paper's best), "cls", "max" …
     normalize   unit length, as a step of the saved model
@@ -56,6 +59,7 @@ class SentenceObjective(TextObjective):
     """
 
     task = "features"
+    higher_is_better = frozenset({"accuracy", "macro_f1", "pearson"})
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, pooling: str = "mean", normalize: bool = False) -> None:
         super().__init__(tokenizer, length)
@@ -89,10 +93,10 @@ class SentenceObjective(TextObjective):
             inputs["labels"] = torch.tensor([e["label"] for e in examples])
         return Batch(inputs, {"loss": len(examples)}, tokens, {"sides": len(sides)})
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         if not isinstance(model, TokenModel):
             raise InputError("An encoder–decoder has no single stack to embed with. Choose an encoder.")
-        super().trained(model)
+        super().training_module(model)
         model.head.requires_grad_(False)  # a pooler that nothing reads
         return SentenceEncoder(model, self.head, self.classes)
 
@@ -102,7 +106,7 @@ class SentenceObjective(TextObjective):
 
     def vectors(self, model: nn.Module, batch: Batch) -> Tensor:
         """(sides, examples, width)"""
-        inputs = {name: t for name, t in self.given(batch).items() if name != "labels"}
+        inputs = {name: t for name, t in self.model_inputs(batch).items() if name != "labels"}
         out: Tensor = model(**inputs, sides=batch.extra["sides"])
         return out if self.classes else out.float().unflatten(0, (batch.extra["sides"], -1))
 
@@ -112,12 +116,12 @@ class SentenceObjective(TextObjective):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         vectors = self.vectors(model, batch)
-        return term_sums({"loss": self.loss(vectors, batch)}, batch) | self.judge(vectors, batch)
+        return term_sums({"loss": self.loss(vectors, batch)}, batch) | self.metric_sums(vectors, batch)
 
     def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
         raise NotImplementedError
 
-    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+    def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         """Sums that `report` makes its figures of."""
         raise NotImplementedError
 
@@ -154,7 +158,7 @@ class SentenceSoftmax(SentenceObjective):
     def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
         return F.cross_entropy(vectors.float(), batch.inputs["labels"])
 
-    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+    def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         return class_sums(vectors.argmax(-1), batch.inputs["labels"], self.classes)
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
@@ -191,7 +195,7 @@ class SentenceSimilarity(SentenceObjective):
     def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
         return F.mse_loss(F.cosine_similarity(vectors[0], vectors[1], dim=-1), batch.inputs["labels"].float())
 
-    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+    def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         return pearson_sums(F.cosine_similarity(vectors[0], vectors[1], dim=-1), batch.inputs["labels"])
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
@@ -210,7 +214,7 @@ class SentenceContrastive(SentenceObjective):
 
     name = "sentence-contrastive"
     columns = ("anchor", "positive")
-    compares = True
+    compares_rows = True
 
     def __init__(
         self, tokenizer: Tokenizer, length: int, *, scale: float = 20.0, symmetric: bool = False, **head: Any
@@ -262,7 +266,7 @@ class SentenceContrastive(SentenceObjective):
         loss = F.cross_entropy(scores, right)
         return (loss + F.cross_entropy(scores[:, : len(scores)].T, right)) / 2 if self.symmetric else loss
 
-    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+    def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         best = self._scores(vectors).argmax(1).cpu()
         right = float((best == torch.arange(len(best))).sum())
         return {"right": right if batch.counts["loss"] else 0.0}
@@ -299,7 +303,7 @@ class SentenceTriplet(SentenceObjective):
         near, far = self._distances(vectors)
         return F.relu(near - far + self.margin).mean()
 
-    def judge(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
+    def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         near, far = self._distances(vectors)
         return {"right": float((near < far).sum())}
 

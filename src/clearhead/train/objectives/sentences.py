@@ -15,9 +15,12 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Output
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Objective, Record, padded, term_sums
-from clearhead.train.objectives.masked import Masking, words_batch
-from clearhead.train.objectives.running_text import around, check_room, document_of, hits, pad_id
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import term_sums
+from clearhead.train.objectives.masked import Masking, masked_batch
+from clearhead.train.objectives.padding import padded
+from clearhead.train.objectives.running_text import around, check_length, document_of, hits, pad_id
+from clearhead.train.objectives.text import TextObjective
 
 # Latin sentences end before a space; Chinese and Japanese ones anywhere. What comes after the end is the next one's.
 _END = re.compile(
@@ -53,7 +56,7 @@ def parts_of(example: Example) -> list[np.ndarray]:
     return np.split(np.asarray(example["input_ids"], dtype=np.int64), np.cumsum(example["sentences"])[:-1])
 
 
-class TwoSegments(Objective):
+class SegmentPair(TextObjective):
     """[CLS] A [SEP] B [SEP] with masked words, and a question about the two. A subclass says which two, and the answer.
 
     An example is a run of a document's sentences: input_ids, the sentences' lengths, and a number for the document.
@@ -64,7 +67,8 @@ class TwoSegments(Objective):
     """
 
     task = "pretraining"
-    named = {"pad_token": "<pad>", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}  # ALBERT's
+    # ALBERT's
+    special_tokens = {"pad_token": "<pad>", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
     question: ClassVar[str]  # the name of the second term
     least = 1  # tokens that a run must have
 
@@ -80,7 +84,7 @@ class TwoSegments(Objective):
         short: float = 0.1,
     ) -> None:
         super().__init__(tokenizer, length)
-        check_room(length, 5)
+        check_length(length, 5)
         self.first, self.last = around(tokenizer)
         self.masking = Masking(tokenizer, rate=rate, whole_word=whole_word, ngrams=ngrams, most=predictions)
         if not 0 <= short <= 1:
@@ -89,7 +93,7 @@ class TwoSegments(Objective):
         self.room = length - 3  # for words
 
     @property
-    def factors(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         return {"words": 1.0, self.question: 1.0}
 
     def encode(self, record: Record) -> Iterator[Example]:
@@ -122,7 +126,7 @@ class TwoSegments(Objective):
         return {"input_ids": inputs, "labels": labels, "token_type_ids": types, "answer": answer}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        batch = words_batch(examples, pad_id(self.tokenizer))
+        batch = masked_batch(examples, pad_id(self.tokenizer))
         batch.inputs["token_type_ids"] = padded([e["token_type_ids"] for e in examples], 0)
         batch.inputs["next_sentence_label"] = torch.tensor([int(e["answer"]) for e in examples])
         batch.counts = {"words": batch.counts["loss"], self.question: len(examples)}
@@ -151,21 +155,22 @@ class TwoSegments(Objective):
         }
 
 
-class NextSentence(TwoSegments):
+class NextSentence(SegmentPair):
     """BERT: in half of the examples B is what follows A, in the other half it comes from another document."""
 
     name = "bert-pretraining"
     question = "next_sentence"
+    higher_is_better = frozenset({"masked_accuracy", "next_sentence_accuracy"})
 
     def segments(self, example: Example, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
         sentences, target = self.run(example, rng)
         cut = int(rng.integers(1, len(sentences))) if len(sentences) > 1 else 1
         a = np.concatenate(sentences[:cut])
         if len(sentences) == 1 or rng.random() < 0.5:  # one sentence alone has no next
-            return a, self._elsewhere(example["document"], target - len(a), rng), 1
+            return a, self._random_next(example["document"], target - len(a), rng), 1
         return a, np.concatenate(sentences[cut:]), 0
 
-    def _elsewhere(self, document: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
+    def _random_next(self, document: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
         """Sentences of another document, about as long as wanted, from a random one on."""
         sentences = parts_of(self._another(document, rng))
         left = np.cumsum([len(sentence) for sentence in sentences][::-1])[::-1]  # from each sentence to the end
@@ -176,15 +181,15 @@ class NextSentence(TwoSegments):
         return np.concatenate(sentences[first : first + count])
 
     def _another(self, document: int, rng: np.random.Generator) -> Example:
-        if self.pool is None:
-            raise InputError("bert-pretraining looks for random sentences in `pool`: set it to the training examples.")
+        if self.training_data is None:
+            raise InputError("bert-pretraining takes random sentences from the training examples: set training_data.")
         for _ in range(10):
-            found = self.pool[int(rng.integers(len(self.pool)))]
+            found = self.training_data[int(rng.integers(len(self.training_data)))]
             if found["document"] != document:
                 return found
-        start = int(rng.integers(len(self.pool)))
-        for n in range(len(self.pool)):  # nearly all examples are this document's: look at each
-            found = self.pool[(start + n) % len(self.pool)]
+        start = int(rng.integers(len(self.training_data)))
+        for n in range(len(self.training_data)):  # nearly all examples are this document's: look at each
+            found = self.training_data[(start + n) % len(self.training_data)]
             if found["document"] != document:
                 return found
         raise InputError(
@@ -193,7 +198,7 @@ class NextSentence(TwoSegments):
         )
 
 
-class SentenceOrder(TwoSegments):
+class SentenceOrder(SegmentPair):
     """ALBERT: A and B follow each other in the text; in half of the examples they have changed places.
 
     Words are masked whole, up to three neighbours at once.
@@ -201,6 +206,7 @@ class SentenceOrder(TwoSegments):
 
     name = "sentence-order"
     question = "sentence_order"
+    higher_is_better = frozenset({"masked_accuracy", "sentence_order_accuracy"})
     least = 2
 
     def __init__(

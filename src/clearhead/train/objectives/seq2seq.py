@@ -19,9 +19,12 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.generate.options import Options
 from clearhead.models import Model
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, Objective, Record, check_columns, mask_of, padded
+from clearhead.train.data.types import Batch, Example, Record, check_columns
+from clearhead.train.objectives.fields import text_of
+from clearhead.train.objectives.padding import IGNORED, mask_of, padded
 from clearhead.train.objectives.spans import read_and_write
-from clearhead.train.objectives.texts import grow_vocabulary, text_of
+from clearhead.train.objectives.text import TextObjective
+from clearhead.train.objectives.vocabulary import grow_vocabulary
 
 if TYPE_CHECKING:
     from clearhead.pipeline import TextPipeline
@@ -29,17 +32,18 @@ if TYPE_CHECKING:
 TooLong = Literal["drop", "cut"]
 
 
-class TextToText(Objective):
+class TextToText(TextObjective):
     """
     smoothing   how much of the target is spread over the vocabulary
     too_long    what becomes of a pair with a side that is too long: "drop" it, or "cut" (a summary's source)
-    beams       how many hypotheses are followed when the answers are written (`examine`)
+    beams       how many hypotheses are followed when the answers are written (`evaluate_test`)
     bleu        how sacrebleu cuts texts into words: "13a", for Chinese "zh"
     """
 
     columns = ("source", "target")
-    named = {"eos_token": "</s>"}
-    examined_with = ("sacrebleu",)
+    special_tokens = {"eos_token": "</s>"}
+    higher_is_better = frozenset({"bleu"})
+    test_requires = ("sacrebleu",)
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class TextToText(Objective):
     def identity(self) -> dict[str, Any]:
         return super().identity() | {"too_long": self.too_long}
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         if model.language_head is None:
             raise InputError(f"The model is made for {model.task}; writing needs a head over words (task={self.task}).")
         model.language_head.smoothing = self.smoothing
@@ -80,14 +84,14 @@ class TextToText(Objective):
         return source
 
     @classmethod
-    def check_examination(cls, options: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    def check_test_options(cls, options: Mapping[str, Any], objective_options: Mapping[str, Any]) -> None:
         if "num_return_sequences" in options:
             raise InputError("The test is answered once: leave num_return_sequences out.")
-        beams = said.get("beams", inspect.signature(cls).parameters["beams"].default)
+        beams = objective_options.get("beams", inspect.signature(cls).parameters["beams"].default)
         languages = ("src_lang", "tgt_lang")  # are the tokenizer's business
-        Options.from_keywords(_asked(beams, {name: v for name, v in options.items() if name not in languages}))
+        Options.from_keywords(_beam_search(beams, {name: v for name, v in options.items() if name not in languages}))
 
-    def examine(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
+    def evaluate_test(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
         """BLEU (sacrebleu) of what the model writes for each source, by beam search."""
         try:
             import sacrebleu  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -95,22 +99,22 @@ class TextToText(Objective):
             raise InputError(
                 "BLEU is computed by sacrebleu, which is not installed: pip install clearhead[train]"
             ) from None
-        told = list(records)
-        for record in told:
-            check_columns(self, record)
-        if not told:
-            raise InputError("There is nothing to translate: the examination has no records.")
-        asked = _asked(self.beams, {"max_new_tokens": self.answer_length, **options})
+        pairs = list(records)
+        for record in pairs:
+            check_columns(self.columns, record)
+        if not pairs:
+            raise InputError("There is nothing to translate: the test data has no records.")
+        settings = _beam_search(self.beams, {"max_new_tokens": self.answer_length, **options})
         written = []
-        order = sorted(range(len(told)), key=lambda n: len(told[n]["source"]))  # texts of a length share a batch
+        order = sorted(range(len(pairs)), key=lambda n: len(pairs[n]["source"]))  # texts of a length share a batch
         for start in range(0, len(order), 32):
-            prompts = [self.prompt(text_of(told[n], "source")) for n in order[start : start + 32]]
-            written += pipe.write(prompts, log_probs=False, **asked)
-        answers = [
+            prompts = [self.prompt(text_of(pairs[n], "source")) for n in order[start : start + 32]]
+            written += pipe.write(prompts, log_probs=False, **settings)
+        hypotheses = [
             answer.new_text.strip() for _, answer in sorted(zip(order, written, strict=True), key=lambda x: x[0])
         ]
-        wanted = [text_of(record, "target") for record in told]
-        return {"bleu": float(sacrebleu.corpus_bleu(answers, [wanted], tokenize=self.bleu).score)}
+        references = [text_of(record, "target") for record in pairs]
+        return {"bleu": float(sacrebleu.corpus_bleu(hypotheses, [references], tokenize=self.bleu).score)}
 
 
 def _check_bleu(cut: str) -> None:
@@ -118,7 +122,7 @@ def _check_bleu(cut: str) -> None:
     try:
         import sacrebleu  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
-        return  # `examine` will say so
+        return  # `evaluate_test` will say so
     known = sacrebleu.BLEU.TOKENIZERS
     if cut not in known:
         raise InputError(f"bleu is {cut!r}.{did_you_mean(cut, known)} sacrebleu cuts texts by: {', '.join(known)}.")
@@ -137,7 +141,7 @@ class Seq2Seq(TextToText):
 
     name = "seq2seq"
     task = "seq2seq-lm"
-    named = {"pad_token": "<pad>", "eos_token": "</s>"}
+    special_tokens = {"pad_token": "<pad>", "eos_token": "</s>"}
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class Seq2Seq(TextToText):
         return super().identity() | {"target_length": self.target_length, "source": zlib.crc32(words.encode())}
 
     def encode(self, record: Record) -> Iterator[Example]:
-        check_columns(self, record)
+        check_columns(self.columns, record)
         source = self.tokenizer.encode(text_of(record, "source"))
         target = self.target_tokenizer.encode(text_of(record, "target"))
         if self.end not in target[-2:]:  # mBART has the language behind its END
@@ -235,16 +239,16 @@ class PromptedLM(TextToText):
         return source + self.separator
 
     def encode(self, record: Record) -> Iterator[Example]:
-        check_columns(self, record)
+        check_columns(self.columns, record)
         text = text_of(record, "source")
-        source = self._asked(text)
+        source = self._prompt_ids(text)
         target = [*self.tokenizer.encode(text_of(record, "target"), add_special_tokens=False), self.end]
         over = len(source) + len(target) - self.length
         if over > 0:
             if self.too_long == "drop":
                 return
             places = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-            source = self._asked(text[: places[max(len(places) - over, 1) - 1][1]])  # first the source gives way
+            source = self._prompt_ids(text[: places[max(len(places) - over, 1) - 1][1]])  # first the source gives way
             target = target[: max(self.length - len(source), 0)]
         ids = np.asarray([*source, *target][: self.length], dtype=np.int32)
         labels = ids.copy()
@@ -253,7 +257,7 @@ class PromptedLM(TextToText):
         if (labels[1:] != IGNORED).any():  # something of the target has room
             yield {"input_ids": ids, "labels": labels}
 
-    def _asked(self, source: str) -> list[int]:
+    def _prompt_ids(self, source: str) -> list[int]:
         """The prompt as a pipeline encodes it: open at its end, so that it can be continued."""
         ids = self.tokenizer.encode(self.prompt(source))
         closing = (self.tokenizer.eos_token_id, self.tokenizer.sep_token_id)
@@ -274,12 +278,12 @@ class PromptedLM(TextToText):
         """The model stops writing at its END."""
         return {**config, "eos_token_id": self.end}
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         grow_vocabulary(model, self.tokenizer)
-        return super().trained(model)
+        return super().training_module(model)
 
 
-def _asked(beams: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def _beam_search(beams: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """How the test is answered: by beam search, unless the options say otherwise."""
     return {"num_beams": beams, "do_sample": False, **options}
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, mask_of, padded
-from clearhead.train.objectives.running_text import RunningText, check_room, pad_id, special_id
+from clearhead.train.data.types import Batch, Example
+from clearhead.train.objectives.padding import IGNORED, mask_of, padded
+from clearhead.train.objectives.running_text import RunningText, check_length, pad_id, special_id
 
 
 class SpanCorruption(RunningText):
@@ -28,7 +29,7 @@ class SpanCorruption(RunningText):
 
     name = "span-corruption"
     task = "seq2seq-lm"
-    named = {"pad_token": "<pad>", "eos_token": "</s>"}
+    special_tokens = {"pad_token": "<pad>", "eos_token": "</s>"}
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class SpanCorruption(RunningText):
         final_sentinel: bool = True,
     ) -> None:
         super().__init__(tokenizer, length, closing=None)
-        check_room(length, 3)
+        check_length(length, 3)
         if not 0 < density < 1 or span < 1:
             raise InputError(f"density is {density} and span {span}; a share between 0 and 1, and at least one token.")
         self.density, self.span, self.final_sentinel = density, span, final_sentinel

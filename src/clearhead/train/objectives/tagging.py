@@ -11,14 +11,18 @@ from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import IGNORED, Batch, Example, Record, term_sums
-from clearhead.train.objectives.texts import Labels, TextObjective, list_of, place
+from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.objectives.base import term_sums
+from clearhead.train.objectives.fields import list_of, place
+from clearhead.train.objectives.labels import Labels
+from clearhead.train.objectives.padding import IGNORED
+from clearhead.train.objectives.sequence import SequenceObjective
 
 OUTSIDE = "O"
 SUMS = ("words", "right", "names", "found", "true")  # what precision, recall and accuracy are made of
 
 
-class Tagging(TextObjective):
+class Tagging(SequenceObjective):
     """The first piece of a word carries its tag; further pieces and special tokens are left out of the loss.
 
     all_pieces   further pieces are learned too: with the word's tag, B-X becoming I-X
@@ -31,6 +35,7 @@ class Tagging(TextObjective):
     name = "tagging"
     task = "token-classification"
     columns = ("tokens", "tags")
+    higher_is_better = frozenset({"f1", "precision", "recall", "accuracy"})
 
     def __init__(
         self, tokenizer: Tokenizer, length: int, *, all_pieces: bool = False, labels: Sequence[str] | None = None
@@ -129,13 +134,13 @@ class Tagging(TextObjective):
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        out = model(**self.given(batch))
+        out = model(**self.model_inputs(batch))
         predicted, wanted = out.logits.argmax(-1).cpu(), batch.inputs["labels"].cpu()
         counted = batch.extra["first"] if self.all_pieces else wanted != IGNORED
         sums = dict.fromkeys(SUMS, 0.0)
         for chosen, gold, real in zip(predicted, wanted, counted, strict=True):
             guesses, tags = ([self.labels.names[n] for n in row[real].tolist()] for row in (chosen, gold))
-            for name, value in name_sums(guesses, tags).items():
+            for name, value in entity_sums(guesses, tags).items():
                 sums[name] += value
         return term_sums({"loss": out.loss}, batch) | sums
 
@@ -149,7 +154,7 @@ class Tagging(TextObjective):
         return told | {"accuracy": sums["right"] / max(sums["words"], 1)}
 
 
-def name_sums(guesses: Sequence[str], tags: Sequence[str]) -> dict[str, float]:
+def entity_sums(guesses: Sequence[str], tags: Sequence[str]) -> dict[str, float]:
     """Of one sentence: words, words tagged right, names there, names found, names found that are there."""
     there, found = set(entities(tags)), set(entities(guesses))
     right = sum(a == b for a, b in zip(guesses, tags, strict=True))

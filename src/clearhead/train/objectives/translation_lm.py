@@ -13,10 +13,11 @@ from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
-from clearhead.train.objectives.base import Batch, Example, Record, check_columns, padded
-from clearhead.train.objectives.masked import MaskedLM, words_batch
+from clearhead.train.data.types import Batch, Example, Record, check_columns
+from clearhead.train.objectives.fields import text_of
+from clearhead.train.objectives.masked import MaskedLM, masked_batch
+from clearhead.train.objectives.padding import padded
 from clearhead.train.objectives.running_text import pad_id
-from clearhead.train.objectives.texts import text_of
 
 
 class TranslationLM(MaskedLM):
@@ -53,7 +54,7 @@ class TranslationLM(MaskedLM):
 
     def encode_batch(self, records: Sequence[Record]) -> list[list[Example]]:
         for record in records:
-            check_columns(self, record)
+            check_columns(self.columns, record)
         texts = [text_of(record, name) for record in records for name in self.columns]
         rows = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         return [self._pair(*rows[n : n + 2]) for n in range(0, len(rows), 2)]
@@ -70,7 +71,7 @@ class TranslationLM(MaskedLM):
         return {"input_ids": inputs, "labels": labels, "second": example["second"]}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        batch = words_batch(examples, pad_id(self.tokenizer))
+        batch = masked_batch(examples, pad_id(self.tokenizer))
         sizes = [(int(e["second"]), len(e["input_ids"]) - int(e["second"])) for e in examples]
         batch.inputs["position_ids"] = padded([np.concatenate((np.arange(a), np.arange(b))) for a, b in sizes], 0)
         batch.inputs["langs"] = padded([np.repeat([0, 1], size) for size in sizes], 0)  # 0 source, 1 target
@@ -88,7 +89,7 @@ class TranslationLM(MaskedLM):
             "id2lang": {str(n): name for n, name in names.items()},
         }
 
-    def trained(self, model: Model) -> nn.Module:
+    def training_module(self, model: Model) -> nn.Module:
         if not isinstance(model, TokenModel):
             raise InputError(f"translation-lm trains one encoder; {model.family.title} has an encoder and a decoder.")
         embed = model.stack.embed
@@ -103,7 +104,7 @@ class TranslationLM(MaskedLM):
             self.numbers = (known[self.languages[0]], known[self.languages[1]])
         return model
 
-    def given(self, batch: Batch) -> dict[str, Tensor]:
+    def model_inputs(self, batch: Batch) -> dict[str, Tensor]:
         """The inputs as this model numbers positions and languages."""
         inputs = dict(batch.inputs)
         inputs["position_ids"] = inputs["position_ids"] + self.first_position

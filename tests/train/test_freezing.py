@@ -8,8 +8,8 @@ from torch import nn
 
 from clearhead import models
 from clearhead.errors import InputError
+from clearhead.train.engine.freezing import Unfreezing, depths, discriminative, freeze
 from clearhead.train.engine.optim import optimizer
-from clearhead.train.engine.unfreezing import Unfreezing, depths, discriminative, freeze
 
 TINY = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2}
 

@@ -1,6 +1,6 @@
 """What a run needs to go on after a stop: written whole or not at all, so that the last good one is never lost.
 
-A checkpoint is a folder `checkpoints/step-…`: tensors in safetensors (of a model that is spread over processes, in
+A checkpoint is a folder `checkpoints/step-…`: tensors in safetensors (of a model that is sharded over processes, in
 the files of torch.distributed.checkpoint), the rest in state.json. It is written under another name, flushed to the
 disk, and renamed. Draws depend on the seed and the step alone, so none are stored.
 """
@@ -25,8 +25,8 @@ from clearhead.errors import CheckpointError
 from clearhead.files import commit_folder, crc32
 from clearhead.train.engine.world import World
 
-FORMAT = 3
-SPREAD = ".metadata"  # among the files of a checkpoint that many processes wrote, each its part
+FORMAT = 4
+SHARDED = ".metadata"  # among the files of a checkpoint that many processes wrote, each its part
 _NAME = re.compile(r"step-(\d{9})")
 
 
@@ -35,16 +35,16 @@ class Progress:
     """How far a run is, in numbers."""
 
     step: int = 0  # steps that are done
-    tokens: int = 0
+    units: int = 0  # read so far
     seconds: float = 0.0  # of training, over all its sittings
     best: float | None = None
     best_step: int | None = None
-    waited: int = 0  # evaluations since the best one
+    evaluations_since_best: int = 0
     first_loss: float | None = None
-    beyond: int = 0  # steps in a row whose loss was far above the first one
+    exploded_steps: int = 0  # steps in a row whose loss was far above the first one
     data: str = ""  # fingerprints of the examples learned from and held out: others would make another run of it
     log_bytes: int = 0  # the log holds so much when the checkpoint is written; what follows is written again
-    numbers: dict[str, Any] = field(default_factory=dict)  # the optimiser's
+    optimizer: dict[str, Any] = field(default_factory=dict)  # its state, but for tensors
 
 
 class Checkpoints:
@@ -56,8 +56,8 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps at which there is a whole checkpoint, oldest first."""
-        found = [_NAME.fullmatch(path.name) for path in self.folder.glob("step-*")]
-        return sorted(int(match[1]) for match in found if match)
+        matches = [_NAME.fullmatch(path.name) for path in self.folder.glob("step-*")]
+        return sorted(int(match[1]) for match in matches if match)
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
@@ -67,20 +67,20 @@ class Checkpoints:
         target = self.path(progress.step)
         work = self.folder / f".{target.name}.part"
         try:
-            if self.world.leads:
+            if self.world.is_main:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._sweep()
                 work.mkdir()
-            if self.world.spread is not None:
-                from clearhead.train.engine.distributed import write_spread
+            if self.world.sharded_parameters is not None:
+                from clearhead.train.engine.distributed import save_sharded
 
-                self.world.wait()
-                write_spread(work, tensors)
-            elif self.world.leads:
+                self.world.barrier()
+                save_sharded(work, tensors)
+            elif self.world.is_main:
                 for name, table in tensors.items():
-                    whole = {key: t.detach().cpu().contiguous() for key, t in table.items()}
-                    save_file(whole, work / f"{name}.safetensors")
-            if self.world.leads:
+                    on_cpu = {key: t.detach().cpu().contiguous() for key, t in table.items()}
+                    save_file(on_cpu, work / f"{name}.safetensors")
+            if self.world.is_main:
                 self._finish(progress, work, target)
         except (OSError, SafetensorError) as error:
             shutil.rmtree(work, ignore_errors=True)
@@ -90,7 +90,7 @@ class Checkpoints:
                 f"The checkpoint of step {progress.step} could not be written to {self.folder}: {error}. {kept}. "
                 "Make room or choose another `out`, and run the same command again."
             ) from None
-        self.world.wait()
+        self.world.barrier()
         return target
 
     def _finish(self, progress: Progress, work: Path, target: Path) -> None:
@@ -113,10 +113,10 @@ class Checkpoints:
             for name, checksum in state["files"].items():
                 if _checksum(folder / name) != checksum:
                     raise CheckpointError(f"{folder / name} is not what was written: it is damaged.")
-            if SPREAD in state["files"]:
-                from clearhead.train.engine.distributed import read_spread
+            if SHARDED in state["files"]:
+                from clearhead.train.engine.distributed import load_sharded
 
-                tensors = read_spread(folder, self.world.spread or {})
+                tensors = load_sharded(folder, self.world.sharded_parameters or {})
             else:
                 tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in state["files"]}
             return Progress(**state["progress"]), tensors

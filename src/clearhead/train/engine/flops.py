@@ -1,4 +1,4 @@
-"""How fast this machine can multiply at best, measured; and how many multiplications training a token takes."""
+"""What MFU (model FLOPs utilisation) is made of: the FLOPs that training takes, and the machine's peak, measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearhead.nn import Stack
 
 
 @cache
-def machine_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
+def peak_flops_per_second(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
     """Floating-point operations per second of a large matrix product here: the best of a few."""
     size = 8192 if device.type == "cuda" else 1024
     with torch.no_grad():
@@ -28,7 +28,7 @@ def machine_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3)
 
 
 def training_flops(model: nn.Module, length: int) -> float:
-    """Per token, forward and backward: six per weight of every matrix, and the attention at this length.
+    """Per unit (token …), forward and backward: six per weight of every matrix, and the attention at this length.
 
     The usual count: causal attention is taken as if whole, and what is recomputed does not count.
     """

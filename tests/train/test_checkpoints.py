@@ -13,8 +13,8 @@ import torch
 
 from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.train import train
-from clearhead.train.engine import state
-from clearhead.train.engine.state import Checkpoints, Progress
+from clearhead.train.engine import checkpoints
+from clearhead.train.engine.checkpoints import Checkpoints, Progress
 from tests.train.runs import everything, left_by, recipe, write_text
 
 
@@ -25,7 +25,7 @@ def tensors(value: float) -> dict:
 def filled(folder: Path, keep: int = 2) -> Checkpoints:
     made = Checkpoints(folder, keep)
     for step in (1, 2, 3):
-        made.save(Progress(step=step, tokens=step * 10, best_step=1, best=0.5), tensors(float(step)))
+        made.save(Progress(step=step, units=step * 10, best_step=1, best=0.5), tensors(float(step)))
     return made
 
 
@@ -38,7 +38,7 @@ def test_round_trip_and_tidying(tmp_path):
     made = filled(tmp_path, keep=1)
     assert made.steps() == [3]  # the newest
     progress, found = made.load(3)
-    assert progress == Progress(step=3, tokens=30, best_step=1, best=0.5)
+    assert progress == Progress(step=3, units=30, best_step=1, best=0.5)
     assert found["weights"]["a"].tolist() == [3.0] * 3 and found.keys() == {"weights", "optimizer"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000003"]
 
@@ -58,7 +58,7 @@ def test_a_full_disk_costs_nothing(tmp_path, monkeypatch):
     made = filled(tmp_path)
     before = everything_in(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(state, "save_file", full_disk)
+        patch.setattr(checkpoints, "save_file", full_disk)
         with pytest.raises(CheckpointError, match=r"step 4 .*No space left.*step 3 is untouched.*Make room"):
             made.save(Progress(step=4), tensors(4.0))
     assert everything_in(tmp_path) == before and not list(tmp_path.glob(".*"))
@@ -84,14 +84,14 @@ def test_a_limit_of_the_system_costs_nothing(tmp_path, limit):
 
 def test_a_full_disk_in_a_run(tmp_path, monkeypatch):
     said = recipe(tmp_path, checkpoint__every=2, evaluation__every=2)
-    real, calls = state.save_file, []
+    real, calls = checkpoints.save_file, []
 
     def later(*args, **options):
         calls.append(args)
         full_disk() if len(calls) == 4 else real(*args, **options)  # the second file of the second checkpoint
 
     with monkeypatch.context() as patch:
-        patch.setattr(state, "save_file", later)
+        patch.setattr(checkpoints, "save_file", later)
         with pytest.raises(CheckpointError, match="step 4 could not be written"):
             train(said)
     assert Checkpoints(tmp_path / "run/checkpoints", 2).steps() == [2]
@@ -121,7 +121,7 @@ SPOILT = {
     "list": lambda folder: (folder / "state.json").write_text("[]"),
     "later format": lambda folder: (folder / "state.json").write_text('{"format": 99}'),
     "a digit": lambda folder: (folder / "state.json").write_text(
-        (folder / "state.json").read_text().replace('"tokens": 30', '"tokens": 31')
+        (folder / "state.json").read_text().replace('"units": 30', '"units": 31')
     ),
     "unknown number": lambda folder: (folder / "state.json").write_text(
         json.dumps({"format": 1, "files": {}, "progress": {"steps": 3}})
@@ -167,7 +167,7 @@ def test_the_best_weights_travel_with_every_checkpoint(tmp_path, more):
     """The best step has no checkpoint any more, and the newest one is damaged: the same weights are exported."""
     said = recipe(tmp_path, evaluation__every=2, checkpoint__every=1, **more)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clearhead.train.engine.run._Run._measured", lambda run, module, *_: {"loss": next(scripted)})
+        patch.setattr("clearhead.train.engine.evaluation.Evaluation.metrics", lambda *_: {"loss": next(scripted)})
         scripted = iter([5.0, 1.0, 2.0, 3.0, 9.0])  # the first is a try, before there is anything to measure
         train(said)
         best = everything_in(tmp_path / "run/model")

@@ -1,0 +1,49 @@
+"""Training in less memory: the loss in chunks of positions, gradient checkpointing, what to say when it ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from clearhead.errors import ClearheadError, TrainingStopped
+from clearhead.models import Model
+from clearhead.nn import Stack, cross_entropy
+
+CHUNK = 16_384  # positions whose scores are held at once, on a GPU
+
+
+def save_memory(model: Model, device: torch.device, chunk: int | None = None, recompute: bool = False) -> None:
+    """
+    chunk       positions per stretch of the vocabulary loss; 0: all at once. None: stretches on a GPU, where they are
+                quicker as well
+    recompute   keep only what goes into each layer, and compute its inside again on the way back
+    """
+    head = model.language_head
+    if head is not None:
+        head.chunk = (CHUNK if device.type == "cuda" else 0) if chunk is None else chunk
+        if head.chunk and device.type == "cuda":
+            cross_entropy.prepare()
+    for stack in (module for module in model.modules() if isinstance(module, Stack)):
+        stack.recompute = recompute
+
+
+@contextmanager
+def explain_out_of_memory() -> Iterator[None]:
+    """Where memory runs out, say what needs less of it."""
+    try:
+        yield
+    except ClearheadError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        words = str(error)
+        short = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not short and not re.search(r"can't allocate memory|not enough memory|out of memory", words):
+            raise
+        raise TrainingStopped(
+            f"There is not enough memory ({(words.splitlines() or [type(error).__name__])[0][:200]}). "
+            "What needs less, with the same result: batch.accumulate=2 (or 4, 8 …), checkpoint_activations=true, "
+            "chunk=4096. With another: a smaller batch.size or batch.length, or lora. Then run it again."
+        ) from error

@@ -1,0 +1,74 @@
+"""The data of a run: examples on disk, blocks of them where the objective wants blocks, and the order of the steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead import hub
+from clearhead.errors import InputError
+from clearhead.train.data import Blocks, Order, Source, Table, prepare
+from clearhead.train.engine.world import World
+from clearhead.train.objectives import Objective
+from clearhead.train.recipe import Recipe
+
+SMALL = 10e6  # bytes; less than this is tokenised sooner than other processes start
+
+
+@dataclass
+class RunData:
+    """Each of them by part: "train", "valid", "test"."""
+
+    tables: dict[str, Table]
+    examples: dict[str, Table | Blocks]
+    orders: dict[str, Order]
+
+    def fingerprint(self) -> str:
+        """Of the examples learnt from and held out."""
+        return " ".join(self.tables[part].fingerprint for part in ("train", "valid") if part in self.tables)
+
+
+def prepare_data(
+    recipe: Recipe, sources: dict[str, Source], objective: Objective, folder: Path, world: World
+) -> RunData:
+    cache = hub.user_path(recipe.data.cache) if recipe.data.cache else folder / "data"
+    tables = {part: _table(source, objective, cache, recipe.data.workers, world) for part, source in sources.items()}
+    examples = {part: _examples(part, table, objective) for part, table in tables.items()}
+    return RunData(tables, examples, {part: _order(recipe, part, examples[part]) for part in examples})
+
+
+def _table(source: Source, objective: Objective, cache: Path, workers: int, world: World) -> Table:
+    """Made by the main process, and found by the others."""
+    workers = workers_for(source, workers)
+    if world.is_main:
+        prepare(source, objective, cache, workers=workers)
+    world.barrier()
+    return prepare(source, objective, cache, workers=workers)
+
+
+def workers_for(source: Source, workers: int) -> int:
+    return workers if source.size is None or source.size > SMALL else 0
+
+
+def _examples(part: str, table: Table, objective: Objective) -> Table | Blocks:
+    if not objective.blocks:
+        return table
+    units, length = int(table.lengths("input_ids").sum()), objective.block_length
+    if units < (length if part == "train" else 1):
+        raise InputError(
+            f"The {part} data has {units:,} {objective.unit}s, which do not fill one block of {length}. Give more "
+            "text, or lower batch.length."
+        )
+    return Blocks(table, length, keep_last=part != "train")
+
+
+def _order(recipe: Recipe, part: str, examples: Table | Blocks) -> Order:
+    batch, is_table = recipe.batch, isinstance(examples, Table)
+    size = batch.size if part == "train" else recipe.evaluation.batch_size or batch.size
+    tokens = batch.tokens
+    if not is_table and tokens is not None:
+        size, tokens = size or max(tokens // batch.length, 1), None
+    return Order(
+        examples.longest() if isinstance(examples, Table) else len(examples), batch_size=size, batch_tokens=tokens,
+        seed=recipe.seed, shuffle=part == "train", bucket=batch.bucket and is_table,
+    )  # fmt: skip

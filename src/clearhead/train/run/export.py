@@ -1,0 +1,55 @@
+"""The end of a run: the best weights, evaluated on held-out and test data, and exported as a model to be used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from clearhead.errors import CheckpointError
+from clearhead.files import atomic_write, remove_parts
+from clearhead.models import Model
+from clearhead.pipeline import Pipeline
+from clearhead.train.data import Source
+from clearhead.train.engine import lora
+from clearhead.train.run.assembly import RunParts
+
+Metrics = dict[str, float]
+
+
+def finish(parts: RunParts, sources: Mapping[str, Source]) -> tuple[Metrics, Metrics]:
+    """The metrics of held-out and of test data, with the best weights."""
+    loop, world, evaluation = parts.loop, parts.world, parts.evaluation
+    loop.load_best()
+    evaluation.module.eval()
+    with world.autocast(loop.options.dtype):
+        metrics = loop.evaluate() if loop.evaluate is not None else {}
+    test = evaluation.metrics("test") if "test" in parts.data.examples else {}
+    model = world.gather(parts.model)
+    if world.is_main:
+        pipe = _export(parts, model)
+        if "test" in sources:
+            records, options = sources["test"].records(), parts.recipe.evaluation.test_options
+            with evaluation.eager():
+                test |= parts.objective.evaluate_test(pipe, records, **options)
+        progress = loop.progress
+        result = {"step": progress.step, "best_step": progress.best_step, "metrics": metrics, "test": test,
+                  "units": progress.units, "seconds": progress.seconds}  # fmt: skip
+        atomic_write(parts.folder / "result.json", (json.dumps(result, indent=2) + "\n").encode(), CheckpointError)
+    world.barrier()
+    return metrics, test
+
+
+def _export(parts: RunParts, model: Model) -> Pipeline:
+    """The adapter, where there is one, and the plain model."""
+    folder = parts.folder
+    if parts.recipe.lora is not None:
+        if lora.unnamed_matrix(model) is None:
+            lora.save_adapter(model, folder / "adapter", parts.recipe.model.start)
+        lora.merge(model)
+    head = model.language_head
+    if head is not None:
+        head.chunk, head.smoothing = 0, 0.0
+    pipe = parts.pipeline(model)
+    remove_parts(folder / "model")
+    pipe.save(folder / "model", overwrite=(folder / "model").is_dir())
+    return pipe

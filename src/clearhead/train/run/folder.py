@@ -1,0 +1,106 @@
+"""The folder of a run: one process at a time writes to it, and its recipe decides what may go on in it.
+
+out/recipe.yaml    what was asked
+out/tokenizer/     trained for it, where it was
+out/data/          the data as numbers (train/data)
+out/checkpoints/   to go on from (train/engine/checkpoints.py)
+out/log.jsonl      what happened (train/engine/log.py)
+out/model/         the model, as every other checkpoint: ch.load("out/model")
+out/result.json    the metrics at the end
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from clearhead.errors import CheckpointError, ClearheadError
+from clearhead.files import atomic_write
+from clearhead.train.engine.world import World
+from clearhead.train.objectives import Objective
+from clearhead.train.recipe import Recipe, read_recipe, write_recipe
+
+HEADER = "# All settings of the run in this folder, as they were used.\n"  # what recipe.yaml of a run begins with
+
+
+def has_begun(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("checkpoints", "model"))
+
+
+@contextmanager
+def locked(folder: Path, world: World) -> Iterator[None]:
+    """Two runs must not write to one folder."""
+    if not world.is_main:
+        yield
+        return
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("w")
+    except OSError as error:
+        raise CheckpointError(f"Cannot write to {folder}: {error.strerror or error}. Choose another out=.") from None
+    with handle:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows has no such locks
+            pass
+        except OSError:
+            raise CheckpointError(f"Another process is training into {folder}. Wait for it, or set out=.") from None
+        try:
+            yield
+        except ClearheadError:
+            _remove_new(new)
+            raise
+
+
+def _remove_new(new: list[Path]) -> None:
+    """Nothing is left of a run that could not begin, unless there is work in it: data that is prepared, or a log.
+
+    new   the folders that it made, the run's own first
+    """
+    if not new or any((new[0] / "data").glob("*/manifest.json")) or (new[0] / "log.jsonl").exists():
+        return
+    shutil.rmtree(new[0], ignore_errors=True)
+    with suppress(OSError):  # somebody else has put something there
+        for parent in new[1:]:
+            parent.rmdir()
+
+
+FILES = ("checkpoints", "model", "tokenizer", "adapter", "data", "tensorboard", "log.jsonl", "result.json")
+
+
+def check_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[str]:
+    """In what the recipe differs from that of a run that did not come as far as training; any other is an error."""
+    path = folder / "recipe.yaml"
+    there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
+    if path.exists() and not there and not path.read_text(encoding="utf-8", errors="replace").startswith(HEADER):
+        raise CheckpointError(
+            f"A run into {folder} would write over {path}, which is no run's. Set out= to a new folder."
+        )
+    changed = recipe.differences(read_recipe(path), kind.compares_rows) if path.exists() else []
+    if there and changed:
+        raise CheckpointError(
+            f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}). "
+            "Set out= to a new folder, or delete this one to begin anew."
+        )
+    orphaned = [name for name in FILES if (folder / name).exists()] if not path.exists() else []
+    if orphaned:
+        raise CheckpointError(
+            f"{folder} holds {' and '.join(orphaned)}, but no recipe.yaml: no run to go on with. Set out= to a new one."
+        )
+    return changed
+
+
+def remember_recipe(recipe: Recipe, folder: Path, kind: type[Objective], world: World) -> None:
+    """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
+    path = folder / "recipe.yaml"
+    changed = check_recipe(recipe, folder, kind)
+    world.barrier()
+    if world.is_main and (changed or not path.exists()):
+        shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training
+        atomic_write(path, (HEADER + write_recipe(recipe)).encode(), CheckpointError)
+    world.barrier()

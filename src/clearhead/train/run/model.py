@@ -1,0 +1,74 @@
+"""The model of a run: from a checkpoint, from a part of one, or with random weights; with weights or without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clearhead import hub, models
+from clearhead.models import Config, Family, Model
+from clearhead.train.objectives import Objective
+from clearhead.train.objectives.distillation import student_of
+from clearhead.train.recipe import ModelRecipe
+
+
+def make_model(
+    recipe: ModelRecipe, objective: Objective, start: Path | None, words: int, device: torch.device
+) -> Model:
+    """
+    start    the folder of the checkpoint; None: random weights
+    words    the vocabulary's size
+    device   where it is made
+    """
+    task = recipe.task or objective.task
+    if start is not None:
+
+        def configure(raw: dict[str, Any]) -> dict[str, Any]:
+            return objective.configure(raw | recipe.config)
+
+        model = hub.load_model(start, task, "float32", device, recipe.ignore_options, configure=configure)
+        if recipe.student_of:
+            model = student_of(model, recipe.layers)
+    else:
+        family, config = new_config(recipe, words, objective.special_ids(), objective.configure)
+        model = family.make(config, task).to(device)
+    for p in model.parameters():
+        # In memory of its own (a file may be mapped), in one layout: products are the same after a stop.
+        p.data = p.data.clone(memory_format=torch.contiguous_format)
+    return model
+
+
+def model_shape(recipe: ModelRecipe, kind: type[Objective], start: Path | None, words: int) -> Model:
+    """The model without its weights."""
+    if start is not None:
+        family, config, _ = hub.read_config(start, recipe.ignore_options, lambda raw: raw | recipe.config)
+    else:
+        family, config = new_config(recipe, words)
+    model = family.make(config, recipe.task or kind.task, "meta")
+    return student_of(model, recipe.layers) if recipe.student_of else model
+
+
+def new_config(
+    recipe: ModelRecipe,
+    words: int,
+    special: Mapping[str, int] | None = None,
+    configure: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> tuple[Family, Config]:
+    """What a model that begins with random weights is made of: the preset, and what the recipe changes in it.
+
+    words       the vocabulary's size; the table has a few rows more, for round sizes are quicker to multiply by
+    special     the ids of special tokens
+    configure   what the objective decides
+    """
+    assert recipe.family is not None
+    family = models.family(recipe.family)
+    sizes: dict[str, Any] = {"vocab_size": -(-words // 64) * 64}
+    if recipe.preset is not None:
+        family.preset(recipe.preset)  # an error where there is none
+        sizes = dict(family.presets[recipe.preset]) | sizes
+    values = {family.config._key(name): value for name, value in (sizes | recipe.config).items()}  # by either name
+    raw = family.config.from_dict(values, recipe.ignore_options).to_dict() | dict(special or {})
+    return family, family.config.from_dict(configure(raw) if configure is not None else raw, recipe.ignore_options)
