@@ -10,9 +10,9 @@ const EVERY = 2000; // milliseconds between two looks
 const SILENT = 60; // seconds after which a run that has not ended is silent
 const LINES = [
   ["chart_loss", "loss"],
-  ["chart_rate", "rate"],
-  ["chart_speed", "tokens_per_second"],
-  ["chart_gradient", "gradient"],
+  ["chart_rate", "lr"],
+  ["chart_speed", "units_per_second"],
+  ["chart_gradient", "grad_norm"],
 ];
 
 export async function show(main, page) {
@@ -219,7 +219,7 @@ export async function show(main, page) {
         ? page.words("step_n", { n: whole(one.step) })
         : "";
     const left =
-      !one.ended && newest?.left && silent <= SILENT ? page.words("time_left", { t: duration(newest.left) }) : "";
+      !one.ended && newest?.eta && silent <= SILENT ? page.words("time_left", { t: duration(newest.eta) }) : "";
     return [state, at, typeof one.loss === "number" ? `${page.words("chart_loss")} ${number(one.loss)}` : "", left]
       .filter(Boolean)
       .join(" · ");
@@ -323,7 +323,7 @@ const empty = () => ({
   newest: null,
   end: null,
   recipe: null,
-  lines: { loss: [], rate: [], tokens_per_second: [], gradient: [] },
+  lines: { loss: [], lr: [], units_per_second: [], grad_norm: [] },
   measures: {},
   samples: [],
   notes: [],

@@ -8,7 +8,8 @@ from functools import cache
 import torch
 from torch import nn
 
-from clearhead.nn import Stack
+from clearhead.models import Model
+from clearhead.nn.block import Block
 
 
 @cache
@@ -27,15 +28,15 @@ def peak_flops_per_second(device: torch.device, dtype: torch.dtype, seconds: flo
     return best
 
 
-def training_flops(model: nn.Module, length: int) -> float:
+def training_flops(model: Model, length: int) -> float:
     """Per unit (token …), forward and backward: six per weight of every matrix, and the attention at this length.
 
     The usual count: causal attention is taken as if whole, and what is recomputed does not count.
     """
     matrices = sum(m.in_features * m.out_features for m in model.modules() if isinstance(m, nn.Linear))
     scores = 0
-    for stack in (m for m in model.modules() if isinstance(m, Stack)):
-        for block in stack.blocks:
+    for stack in model.stacks.values():
+        for block in (layer for layer in stack.layers if isinstance(layer, Block)):
             parts = (block.attention, block.cross_attention)
             scores += sum(a.heads * a.head_dim * min(length, block.window or length) for a in parts if a is not None)
     return 6 * matrices + 12 * scores

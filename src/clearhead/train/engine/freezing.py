@@ -10,9 +10,7 @@ from __future__ import annotations
 from torch import nn
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
-from clearhead.nn.stack import Stack
 from clearhead.train.engine.optim import parameter_names
 
 FREEZABLE = ("encoder", "embeddings", "all-but-head")
@@ -32,7 +30,7 @@ def depths(model: nn.Module) -> dict[str, int]:
 
 def _places(model: Model) -> list[list[nn.Parameter]]:
     """The parameters that learn, place by place, from the embeddings up to the head."""
-    stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    stacks = list(model.stacks.values())
     layers = [layer for stack in stacks for layer in stack.layers]
     ends = {id(stack.layers[-1]): stack.final_norm for stack in stacks if stack.final_norm is not None}
     upper = {p for module in [*layers, *ends.values()] for p in module.parameters()}
@@ -107,10 +105,10 @@ def freeze(model: Model, what: str) -> None:
         raise InputError(
             f"{what!r} cannot be frozen.{did_you_mean(what, FREEZABLE)} It can be: {', '.join(FREEZABLE)}."
         )
-    stacks = [module for module in model.modules() if isinstance(module, Stack)]
-    if what == "encoder" and isinstance(model, EncoderDecoderModel):
-        stacks = [model.encoder]
-    for stack in stacks:
+    stacks = model.stacks
+    if what == "encoder" and model.is_encoder_decoder:
+        stacks = {"encoder": stacks["encoder"]}
+    for stack in stacks.values():
         (stack.embed if what == "embeddings" else stack).requires_grad_(False)
     if not parameter_names(model):
         raise InputError(

@@ -10,7 +10,7 @@ import torch
 
 from clearhead.errors import ClearheadError, TrainingStopped
 from clearhead.models import Model
-from clearhead.nn import Stack, cross_entropy
+from clearhead.nn import cross_entropy
 
 CHUNK = 16_384  # positions whose scores are held at once, on a GPU
 
@@ -26,7 +26,7 @@ def save_memory(model: Model, device: torch.device, chunk: int | None = None, re
         head.chunk = (CHUNK if device.type == "cuda" else 0) if chunk is None else chunk
         if head.chunk and device.type == "cuda":
             cross_entropy.prepare()
-    for stack in (module for module in model.modules() if isinstance(module, Stack)):
+    for stack in model.stacks.values():
         stack.recompute = recompute
 
 
