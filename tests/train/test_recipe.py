@@ -170,7 +170,7 @@ def test_pitfalls_of_yaml(tmp_path, text, words):
 
 def test_anchors_share_nothing(tmp_path):
     path = tmp_path / "r.yaml"
-    text = "schedule: {options: &o {a: 1, b: 1}}\nevaluation: {options: {<<: *o, b: 2}}\noptimizer: {lr: 1e-4}\n"
+    text = "schedule: {options: &o {a: 1, b: 1}}\nevaluation: {test_options: {<<: *o, b: 2}}\noptimizer: {lr: 1e-4}\n"
     path.write_text(YAML + text)
     made = read_recipe(path, ["schedule.options.a=9"])
     assert made.schedule.options == {"a": 9, "b": 1} and made.evaluation.test_options == {"a": 1, "b": 2}
