@@ -57,9 +57,9 @@ def test_noise_is_the_examples_own(noisy):
         order = Order(20, seed=3, **options.pop("batch", {"batch_size": 6}))
         found = {}
         for step in range(epoch * order.steps_per_epoch(), (epoch + 1) * order.steps_per_epoch()):
-            for rank in range(options.get("world", 1)):
+            for rank in range(options.get("world_size", 1)):
                 loader = Loader(Rows(20), noisy, order, seed=seed, prefetch=0, **(options | {"rank": rank}))
-                numbers = np.array_split(order.at(step)[1], options.get("world", 1))[rank]
+                numbers = np.array_split(order.at(step)[1], options.get("world_size", 1))[rank]
                 found |= zip(numbers.tolist(), rows_of(loader.at(step)), strict=False)
         assert len(found) == 20
         return found
@@ -169,7 +169,7 @@ def test_processes_make_the_same_batches(noisy, tmp_path):
         wanted = [tensors(plain.at(step)) for step in steps]
     with Loader(data, noisy, order, seed=3, accumulate=2, workers=1) as loader:
         assert [tensors(loader.at(step)) for step in steps] == wanted
-        for process in loader._ahead._pool._processes.values():
+        for process in loader._prefetcher._pool._processes.values():
             process.kill()  # as the system does where memory runs out
         with pytest.raises(InputError, match=r"Lower data\.workers"):
             for step in range(2, 9):
