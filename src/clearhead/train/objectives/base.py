@@ -22,7 +22,7 @@ from clearhead.train.data.types import Batch, Example, Examples, Record
 
 if TYPE_CHECKING:
     from clearhead.hub import Sentence
-    from clearhead.pipeline import TextPipeline
+    from clearhead.pipeline import Pipeline
 
 
 class Objective:
