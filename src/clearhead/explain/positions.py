@@ -125,7 +125,7 @@ def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Schem
         yield scheme("distance-bias", "position_bias", apart, _by_distance(stack.position_bias, length), "head")
     if isinstance(stack, SegmentRecurrentStack):
         like = torch.zeros((), device=device)
-        waves = stack.distances(2 if stack.both_ways else 1, length, length, like)[0]  # the farthest back first
+        waves = stack.distances(2 if stack.bi_data else 1, length, length, like)[0]  # the farthest back first
         yield scheme("distance-vectors", "layers.*.attention", apart, waves)
     if isinstance(attention, DisentangledAttention) and stack.position_bias is not None and attention.terms:
         table = stack.position_bias(length, length)[attention.rows(length, length, device)]  # query - key, falling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import cast
 
 from clearhead.errors import ConfigError, did_you_mean
 from clearhead.models.config import Config
@@ -51,8 +52,8 @@ def family(name: str) -> Family:
             f"Clearhead does not know the family {name!r}.{did_you_mean(name, FAMILIES)} "
             f"It knows: {', '.join(sorted(FAMILIES))}."
         )
-    found: Family = importlib.import_module(FAMILIES[name]).FAMILY
-    return found
+    module = importlib.import_module(FAMILIES[name])
+    return cast(Family, module.FAMILY)
 
 
 def families() -> list[Family]:

@@ -125,7 +125,7 @@ class ReadingHead(SpanHead):
 class ReadingModel(TokenModel):
     """Answers never lie in the question: [CLS] question [SEP] text [SEP]. Its scores fall by a million, but [CLS]'s.
 
-    Where no segments are given, the question is segment 0 and the rest segment 1. The tap `logits` holds the scores
+    Where no segments are inputs, the question is segment 0 and the rest segment 1. The tap `logits` holds the scores
     before the question is taken out.
     """
 
@@ -147,8 +147,8 @@ class ReadingModel(TokenModel):
             question_lengths = (input_ids == self.config.sep_token_id).int().argmax(-1) + 1
         question = None
         if question_lengths is not None:
-            given = input_ids if input_ids is not None else more["inputs_embeds"]
-            question = torch.arange(given.shape[1], device=given.device) < question_lengths.view(-1, 1)
+            inputs = input_ids if input_ids is not None else more["inputs_embeds"]
+            question = torch.arange(inputs.shape[1], device=inputs.device) < question_lengths.view(-1, 1)
             token_type_ids = (~question).long() if token_type_ids is None else token_type_ids
         out: Output = super().forward(input_ids, attention_mask, token_type_ids, **more)
         assert out.start_logits is not None and out.end_logits is not None

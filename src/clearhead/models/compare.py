@@ -29,17 +29,17 @@ def features(fam: Family) -> Features:
     config = fam.preset(next(iter(fam.presets))) if fam.presets else fam.config()
     model = fam.make(config, device="meta")
     stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
-    found = {"shape": _shape(model, list(stacks.values()))}
+    parts = {"shape": _shape(model, list(stacks.values()))}
     sides = {name: _stack_features(stack) for name, stack in stacks.items()}
     for part in dict.fromkeys(part for side in sides.values() for part in side):
         words = {name: side[part] for name, side in sides.items() if part in side}
         if len(set(words.values())) == 1:  # one stack, or two that agree, or something only one of them has
-            found[part] = next(iter(words.values()))
+            parts[part] = next(iter(words.values()))
         else:
-            found[part] = "; ".join(f"{name}: {said}" for name, said in words.items())
-    found["output"] = _output(model)
-    found["heads for"] = ", ".join(fam.architectures)
-    return found
+            parts[part] = "; ".join(f"{name}: {said}" for name, said in words.items())
+    parts["output"] = _output(model)
+    parts["heads for"] = ", ".join(fam.architectures)
+    return parts
 
 
 def differences(a: Family, b: Family) -> list[tuple[str, str, str]]:
@@ -66,26 +66,26 @@ def _shape(model: Model, stacks: list[Stack]) -> str:
 
 
 def _stack_features(stack: Stack) -> Features:
-    found = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
+    parts = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
     blocks = stack.blocks
     first = blocks[0]
     if isinstance(first, Block):
-        found["norm"] = f"{type(first.attention_norm).__name__}, {first.placement}"
+        parts["norm"] = f"{type(first.attention_norm).__name__}, {first.placement}"
         if stack.final_norm is not None:
-            found["norm"] += ", and one at the end"
+            parts["norm"] += ", and one at the end"
     windows = {block.window for block in blocks}
     if windows != {None}:
         local = sorted(w for w in windows if w is not None)
-        found["sees"] = f"{'every other layer ' if None in windows else ''}only {local[0]} positions back"
+        parts["sees"] = f"{'every other layer ' if None in windows else ''}only {local[0]} positions back"
     if len({id(p) for p in first.parameters()} & {id(p) for p in blocks[-1].parameters()}) and len(blocks) > 1:
-        found["layers"] = "share their weights"
+        parts["layers"] = "share their weights"
     if isinstance(stack, SegmentRecurrentStack):
-        found["memory"] = f"{'all' if stack.mem_len is None else stack.mem_len} states of earlier text"
-    found["attention"] = _attention(first.attention)
+        parts["memory"] = f"{'all' if stack.mem_len is None else stack.mem_len} states of earlier text"
+    parts["attention"] = _attention(first.attention)
     if first.cross_attention is not None:
-        found["cross-attention"] = "the decoder looks at the encoder"
-    found["feed-forward"] = _feedforward(first.feedforward)
-    return found
+        parts["cross-attention"] = "the decoder looks at the encoder"
+    parts["feed-forward"] = _feedforward(first.feedforward)
+    return parts
 
 
 def _embedding(embed: TokenEmbedder) -> str:
@@ -102,30 +102,30 @@ def _embedding(embed: TokenEmbedder) -> str:
 
 
 def _positions(stack: Stack) -> str:
-    found = []
+    parts = []
     positions = stack.token_embedder.positions
     if isinstance(positions, LearnedPositions):
         counted = ", counted from the padding id" if stack.token_embedder.padding_position is not None else ""
-        found.append(
+        parts.append(
             f"learned, {positions.length:,}" + (f", offset {positions.offset}" * bool(positions.offset)) + counted
         )
     elif isinstance(positions, SinusoidalPositions):
-        found.append(f"sinusoidal, {positions.layout}")
+        parts.append(f"sinusoidal, {positions.layout}")
     elif positions is not None:
-        found.append(type(positions).__name__)
+        parts.append(type(positions).__name__)
     if isinstance(stack.position_bias, RelativeBuckets):
-        found.append("relative buckets")
+        parts.append("relative buckets")
     elif stack.position_bias is not None:
-        found.append("a table of distances, projected by every layer")
+        parts.append("a table of distances, projected by every layer")
     attention = stack.blocks[0].attention
     if getattr(attention, "rotary", None) is not None:
-        found.append(f"rotary, {attention.rotary.pairing}")  # type: ignore[union-attr]
+        parts.append(f"rotary, {attention.rotary.pairing}")  # type: ignore[union-attr]
     if isinstance(stack, SegmentRecurrentStack):
-        found.append("sinusoids of the distance, in every layer")
+        parts.append("sinusoids of the distance, in every layer")
     relative = getattr(attention, "relative", None)
     if relative is not None:
-        found.append("relative keys" if isinstance(relative, RelativeKeys) else "relative buckets, a table per layer")
-    return " and ".join(found) or "none"
+        parts.append("relative keys" if isinstance(relative, RelativeKeys) else "relative buckets, a table per layer")
+    return " and ".join(parts) or "none"
 
 
 def _attention(attention: nn.Module) -> str:

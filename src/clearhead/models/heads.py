@@ -192,8 +192,8 @@ class LanguageHead(nn.Module):
         if self.shift and not self.ready:
             labels = F.pad(labels[:, 1:], (0, 1), value=-100)
         if self.transform is not None:  # only where a label asks for it: a masked model has few
-            asked = (labels != -100).reshape(-1).nonzero()[:, 0]
-            hidden, labels = hidden.flatten(0, 1)[asked], labels.reshape(-1)[asked]
+            labelled = (labels != -100).reshape(-1).nonzero()[:, 0]
+            hidden, labels = hidden.flatten(0, 1)[labelled], labels.reshape(-1)[labelled]
             hidden = self.transform(hidden)
         hidden = hidden if self.scale == 1.0 else hidden * self.scale
         rows = hidden.reshape(-1, hidden.shape[-1])

@@ -157,7 +157,7 @@ def build(config: TransfoXLConfig, task: str) -> TransfoXL:
         [block() for _ in range(config.num_hidden_layers)],
         causal=True,
         mem_len=config.mem_len,
-        empty_is_zero=True,
+        zero_memory=True,
         window=config.mem_len if config.same_length else None,
         max_distance=config.clamp_len if config.clamp_len > 0 else None,
         width=width,

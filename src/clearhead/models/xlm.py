@@ -107,14 +107,14 @@ class XLM(TokenModel):
         lengths: Tensor | None = None,  # (batch,)
         **options: Any,
     ) -> Output:
-        given = input_ids if input_ids is not None else options.get("inputs_embeds")
+        tokens = input_ids if input_ids is not None else options.get("inputs_embeds")
         pad = self.config.pad_token_id
-        if attention_mask is None and isinstance(given, Tensor) and options.get("past_key_values") is None:
+        if attention_mask is None and isinstance(tokens, Tensor) and options.get("past_key_values") is None:
             if lengths is None and input_ids is not None and pad is not None:
                 lengths = (input_ids != pad).sum(-1)
             if lengths is not None:
-                time = given.shape[-1 if input_ids is not None else -2]
-                attention_mask = torch.arange(time, device=given.device) < lengths[..., None]
+                time = tokens.shape[-1 if input_ids is not None else -2]
+                attention_mask = torch.arange(time, device=tokens.device) < lengths[..., None]
         return super().forward(input_ids, attention_mask, *more, **options)
 
 

@@ -116,8 +116,8 @@ def build(config: XLNetConfig, task: str) -> XLNet:
         reuse_len=config.reuse_len,
         window="memory" if causal and config.same_length else None,
         max_distance=config.clamp_len if config.clamp_len > 0 else None,
-        both_ways=config.bi_data,
-        has_targets=True,
+        bi_data=config.bi_data,
+        two_stream=True,
         width=width,
         dropout=config.dropout,
     )
@@ -183,7 +183,7 @@ def _entries(config: XLNetConfig, task: str) -> Iterator[Entry]:
         *linear(f"{ours}.feedforward.down", f"{theirs}.ff.layer_2"),
         *linear(f"{ours}.feedforward_norm", f"{theirs}.ff.layer_norm"),
     ]
-    yield one("stack.target", "mask_emb")
+    yield one("stack.query_embedding", "mask_emb")
     yield one("stack.embed.tokens.weight", "word_embedding.weight")
     yield from layers(config.num_hidden_layers, layer)
     if task == "permutation-lm":

@@ -40,7 +40,7 @@ class RelativeAttention(nn.Module):
     """score(i, j) = ((q_i + u) · k_j + (q_i + v) · r_{i-j} + (q_i + s) · e_{i, j}) / √head_dim
 
     u, v      content_bias and position_bias: what any query asks of content and of distance
-    r         `distance`, applied to the sinusoid of the distance
+    r         `distance`, applied to the sinusoid of the distance: the relative keys
     s, e      with `segments`: e is one of two vectors, for keys in the query's own segment or in another
     fused     q, k and v in one matrix (Transformer-XL)
 
@@ -88,7 +88,7 @@ class RelativeAttention(nn.Module):
         time: int,  # how many are new: Q
         mask: BoundMask,
         distances: Tensor,  # (1 or 2, Q + K - 1, width): two where half of the batch runs backwards
-        elsewhere: Tensor | None = None,  # (batch, 1, Q, K) bool: whether the key lies in another segment
+        other_segment: Tensor | None = None,  # (batch, 1, Q, K) bool: whether the key lies in another segment
         targets: Tensor | None = None,  # (batch, targets, width): what to guess, without having seen it
         target_mask: BoundMask | None = None,
         target_mapping: Tensor | None = None,  # (batch, targets, Q): where each target stands
@@ -99,30 +99,36 @@ class RelativeAttention(nn.Module):
         else:
             query, key, value = self.query(source[:, -time:]), self.key(source), self.value(source)
         key, value = tap(self, "key", self._split(key)), tap(self, "value", self._split(value))
-        away = self._split(self.distance(distances))  # (1 or 2, heads, Q + K - 1, head_dim)
-        if len(away) > 1:
-            away = away.repeat_interleave(len(source) // len(away), 0)
+        relative_keys = self._split(self.distance(distances))  # (1 or 2, heads, Q + K - 1, head_dim)
+        if len(relative_keys) > 1:
+            relative_keys = relative_keys.repeat_interleave(len(source) // len(relative_keys), 0)
 
-        heads = self._look(self._split(query), key, value, away, mask, elsewhere)
-        content = self._close(heads)
+        heads = self._attend(self._split(query), key, value, relative_keys, mask, other_segment)
+        content = self._project_out(heads)
         if targets is None:
             return content, None
         assert target_mask is not None and target_mapping is not None and not self.fused
         places = target_mapping.to(source.dtype)[:, None]  # (batch, 1, targets, Q)
         query = places.transpose(-1, -2) @ self._split(self.query(targets))
-        heads = self._look(query, key, value, away, target_mask, elsewhere)
-        return content, self._close(places @ heads)
+        heads = self._attend(query, key, value, relative_keys, target_mask, other_segment)
+        return content, self._project_out(places @ heads)
 
-    def _look(
-        self, query: Tensor, key: Tensor, value: Tensor, away: Tensor, mask: BoundMask, elsewhere: Tensor | None
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        relative_keys: Tensor,
+        mask: BoundMask,
+        other_segment: Tensor | None,
     ) -> Tensor:
         query = tap(self, "query", query)
-        bias = skew((query + self.position_bias[:, None]) @ away.transpose(-1, -2), key.shape[2])
-        if elsewhere is not None:
+        bias = skew((query + self.position_bias[:, None]) @ relative_keys.transpose(-1, -2), key.shape[2])
+        if other_segment is not None:
             assert self.segments is not None and self.segment_bias is not None
             # (batch, heads, Q, 2): for keys in the same segment, and in another
             by_segment = (query + self.segment_bias[:, None]) @ self.segments.permute(1, 2, 0)
-            bias = bias + torch.where(elsewhere, by_segment[..., 1:], by_segment[..., :1])
+            bias = bias + torch.where(other_segment, by_segment[..., 1:], by_segment[..., :1])
         return attend(
             self,
             query + self.content_bias[:, None],
@@ -134,7 +140,7 @@ class RelativeAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
         )
 
-    def _close(self, heads: Tensor) -> Tensor:
+    def _project_out(self, heads: Tensor) -> Tensor:
         # (batch, heads, Q, head_dim) -> (batch, Q, heads · head_dim) -> (batch, Q, width)
         return tap(self, "output", self.output(heads.transpose(1, 2).flatten(-2)))
 
@@ -154,7 +160,7 @@ class SegmentRecurrentBlock(Block):
         mask: BoundMask,
         distances: Tensor,
         memory: Tensor | None = None,  # (batch, remembered, width)
-        elsewhere: Tensor | None = None,
+        other_segment: Tensor | None = None,
         targets: Tensor | None = None,
         target_mask: BoundMask | None = None,
         target_mapping: Tensor | None = None,
@@ -163,18 +169,18 @@ class SegmentRecurrentBlock(Block):
         x = tap(self, "input", x)
         source = x if memory is None else torch.cat((memory, x), 1)
         source = self.attention_norm(source) if pre else source
-        asked = None if targets is None else tap(self, "input", targets)
-        attended, answered = self.attention(
+        query_stream = None if targets is None else tap(self, "input", targets)
+        attended, query_attended = self.attention(
             source,
             x.shape[1],
             mask,
             distances,
-            elsewhere,
-            self.attention_norm(asked) if asked is not None and pre else asked,
+            other_segment,
+            self.attention_norm(query_stream) if query_stream is not None and pre else query_stream,
             target_mask,
             target_mapping,
         )
-        return self._rest(x, attended), None if asked is None else self._rest(asked, answered)
+        return self._rest(x, attended), None if query_stream is None else self._rest(query_stream, query_attended)
 
     def _rest(self, x: Tensor, attended: Tensor) -> Tensor:
         assert self.feedforward_norm is not None
@@ -190,11 +196,11 @@ class SegmentRecurrentStack(Stack):
 
     mem_len       how many states are remembered (None: all)
     reuse_len     how many of the new ones may be remembered, from the first on (None: all)
-    empty_is_zero a call without a memory looks at mem_len states of zero (Transformer-XL)
+    zero_memory   a call without a memory looks at mem_len states of zero (Transformer-XL)
     window        how far back a position sees; "memory": as far as the last one's memory reaches
     max_distance  longer distances count as this one
-    both_ways     the second half of the batch is text that runs backwards
-    has_targets   a learned vector stands for a word to be guessed, in a second stream (XLNet)
+    bi_data       the second half of the batch is text that runs backwards
+    two_stream    a learned vector stands for a word to be guessed, in a second stream (XLNet)
     """
 
     def __init__(
@@ -205,20 +211,20 @@ class SegmentRecurrentStack(Stack):
         causal: bool,
         mem_len: int | None,
         reuse_len: int | None = None,
-        empty_is_zero: bool = False,
+        zero_memory: bool = False,
         window: int | Literal["memory"] | None = None,
         max_distance: int | None = None,
-        both_ways: bool = False,
-        has_targets: bool = False,
+        bi_data: bool = False,
+        two_stream: bool = False,
         width: int,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(embed, layers, causal=causal, final_dropout=dropout)
         if width % 2:
             raise ConfigError(f"The width {width} is odd; half of it holds sines of the distance, half cosines.")
-        self.width, self.mem_len, self.reuse_len, self.empty_is_zero = width, mem_len, reuse_len, empty_is_zero
-        self.window, self.max_distance, self.both_ways = window, max_distance, both_ways
-        self.target = nn.Parameter(torch.empty(1, 1, width)) if has_targets else None
+        self.width, self.mem_len, self.reuse_len, self.zero_memory = width, mem_len, reuse_len, zero_memory
+        self.window, self.max_distance, self.bi_data = window, max_distance, bi_data
+        self.query_embedding = nn.Parameter(torch.empty(1, 1, width)) if two_stream else None
 
     def forward(  # type: ignore[override]
         self,
@@ -238,28 +244,28 @@ class SegmentRecurrentStack(Stack):
         memory = self._recall(mems, x)
         past = 0 if memory[0] is None else memory[0].shape[1]
         mask, target_mask = self._masks(attention_mask, perm_mask, batch, time, past, device)
-        elsewhere = self._elsewhere(token_type_ids, batch, time, past)
+        other_segment = self._other_segment(token_type_ids, batch, time, past)
         distances = F.dropout(self.distances(batch, time, past + time, x), self.final_dropout, self.training)
         targets = None
         if target_mapping is not None:
-            if self.target is None:
+            if self.query_embedding is None:
                 raise InputError("This model has no target stream: leave target_mapping out.")
             _check_shape("target_mapping", target_mapping, (batch, target_mapping.shape[1], time))
             targets = F.dropout(
-                self.target.expand(batch, target_mapping.shape[1], -1), self.final_dropout, self.training
+                self.query_embedding.expand(batch, target_mapping.shape[1], -1), self.final_dropout, self.training
             )
         remembered = []
-        for layer, known in zip(self.layers, memory, strict=True):
-            remembered.append(self._remember(x, known, None if remember_all else self.mem_len))
-            given = (x, mask, distances, known, elsewhere, targets, target_mask, target_mapping)
-            x, targets = self.through(layer, *given)
+        for layer, past_states in zip(self.layers, memory, strict=True):
+            remembered.append(self._remember(x, past_states, None if remember_all else self.mem_len))
+            inputs = (x, mask, distances, past_states, other_segment, targets, target_mask, target_mapping)
+            x, targets = self.through(layer, *inputs)
         return F.dropout(x if targets is None else targets, self.final_dropout, self.training), tuple(remembered)
 
     def _recall(self, mems: Mems | None, x: Tensor) -> list[Tensor | None]:
         """One memory per layer, (batch, remembered, width)."""
         batch = len(x)
         if mems is None or mems[0] is None:
-            if not self.empty_is_zero or not self.mem_len:
+            if not self.zero_memory or not self.mem_len:
                 return [None] * len(self.layers)
             return [x.new_zeros(batch, self.mem_len, self.width)] * len(self.layers)
         if len(mems) != len(self.layers):
@@ -268,9 +274,9 @@ class SegmentRecurrentStack(Stack):
             _check_shape("each of mems", mem, (mems[0].shape[0], batch, self.width))
         return [mem.transpose(0, 1).to(x.dtype) for mem in mems]
 
-    def _remember(self, x: Tensor, known: Tensor | None, limit: int | None) -> Tensor:
+    def _remember(self, x: Tensor, past_states: Tensor | None, limit: int | None) -> Tensor:
         new = x[:, : self.reuse_len] if self.reuse_len else x
-        whole = new if known is None else torch.cat((known, new), 1)
+        whole = new if past_states is None else torch.cat((past_states, new), 1)
         kept = whole if limit is None else whole[:, max(0, whole.shape[1] - limit) :]
         return kept.detach().transpose(0, 1)
 
@@ -303,7 +309,7 @@ class SegmentRecurrentStack(Stack):
         content, target = (order & Mask(visible=(part,)) for part in (seen | itself, seen))
         return content.bind(time, past + time, device), target.bind(time, past + time, device)
 
-    def _elsewhere(self, token_type_ids: Tensor | None, batch: int, time: int, past: int) -> Tensor | None:
+    def _other_segment(self, token_type_ids: Tensor | None, batch: int, time: int, past: int) -> Tensor | None:
         """(batch, 1, Q, K) bool: whether query and key lie in different segments; the memory is segment 0."""
         if token_type_ids is None:
             return None
@@ -318,7 +324,7 @@ class SegmentRecurrentStack(Stack):
         distance = torch.arange(length - 1, -time, -1, device=like.device, dtype=torch.float32)
         if self.max_distance is not None:
             distance = distance.clamp(-self.max_distance, self.max_distance)
-        if self.both_ways:
+        if self.bi_data:
             if batch % 2:
                 raise InputError(f"Half of the batch runs backwards (bi_data), so it cannot hold {batch} texts.")
             directions = torch.stack((distance, -distance))

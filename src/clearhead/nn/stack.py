@@ -33,7 +33,7 @@ class Stack(nn.Module):
                     embedding and all "layers" (XLM)
 
     Set by who trains:
-    recompute       gradient checkpointing: of each layer only the input is kept, and backward computes it once more
+    recompute       gradient checkpointing: of each layer only the input is kept, and backward computes it again
     """
 
     recompute = False
@@ -154,13 +154,13 @@ class Stack(nn.Module):
                 time, length, device
             )
         bias = None if self.position_bias is None else self.position_bias(time, past + time)
-        kept = None  # (batch, time, 1): 1 for real positions, 0 for padding
+        not_padding = None  # (batch, time, 1): 1 for real positions, 0 for padding
         if self.blank_padding and attention_mask is not None and attention_mask.ndim == 2:
-            kept = attention_mask[:, -time:, None].to(x.dtype)
-            x = x * kept
+            not_padding = attention_mask[:, -time:, None].to(x.dtype)
+            x = x * not_padding
 
         stepped = None
-        if cache is not None and cpu_kernels.loaded is not None and bias is None and kept is None:
+        if cache is not None and cpu_kernels.loaded is not None and bias is None and not_padding is None:
             stepped = self._step(cpu_kernels.loaded, x, bound, cache)
         if stepped is not None:
             x = stepped
@@ -179,7 +179,7 @@ class Stack(nn.Module):
                     position_ids=position_ids,
                     bias=bias,
                 )
-                x = x * kept if kept is not None and self.blank_padding == "layers" else x
+                x = x * not_padding if not_padding is not None and self.blank_padding == "layers" else x
         if self.final_norm is not None:
             x = tap(self, "final.norm", self.final_norm(x))
         return F.dropout(x, self.final_dropout, self.training)

@@ -35,16 +35,16 @@ def embed(
     rows = [check_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
     if not rows:
         raise InputError("The list of texts is empty.")
-    known = pipe.sentence or hub.Sentence(SentenceHead(Pooling()))
-    steps = [step for step in known.head.steps if normalize is None or not isinstance(step, Normalize)]
+    sentence = pipe.sentence or hub.Sentence(SentenceHead(Pooling()))
+    steps = [step for step in sentence.head.steps if normalize is None or not isinstance(step, Normalize)]
     steps += [Normalize()] if normalize else []
-    head = SentenceHead(known.head.pooling if pooling is None else Pooling((pooling,)), steps)
-    prompt = known.default_prompt_name if prompt is None else prompt
-    rows = [known.prompts.get(prompt, prompt) + row if prompt else row for row in rows]
-    if known.do_lower_case:
+    head = SentenceHead(sentence.head.pooling if pooling is None else Pooling((pooling,)), steps)
+    prompt = sentence.default_prompt_name if prompt is None else prompt
+    rows = [sentence.prompts.get(prompt, prompt) + row if prompt else row for row in rows]
+    if sentence.do_lower_case:
         rows = [row.lower() for row in rows]
     embed = pipe.model.output_stack.token_embedder
-    limit = min(v for v in (known.max_seq_length, pipe.tokenizer.model_max_length, embed.max_length) if v)
+    limit = min(v for v in (sentence.max_seq_length, pipe.tokenizer.model_max_length, embed.max_length) if v)
     padded = pipe.tokenizer.pad_token is not None
     if not padded:
         batch_size = 1  # without a padding token, one text at a time

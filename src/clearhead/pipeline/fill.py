@@ -21,7 +21,7 @@ class MaskFill:
     token: str
     token_id: int
     probability: float
-    text: str  # the whole text with the candidate in place
+    text: str  # the filled text with the candidate in place
 
 
 def fill(pipe: TextPipeline, text: str, top_k: int = 5) -> list[list[MaskFill]]:
@@ -48,9 +48,9 @@ def fill(pipe: TextPipeline, text: str, top_k: int = 5) -> list[list[MaskFill]]:
         best = logits[position].softmax(-1).topk(min(top_k, logits.shape[-1]))
         candidates = []
         for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-            whole = ids.clone()
-            whole[position] = token
-            shown = pipe.tokenizer.decode(whole, skip_special_tokens=True)
+            filled = ids.clone()
+            filled[position] = token
+            shown = pipe.tokenizer.decode(filled, skip_special_tokens=True)
             candidates.append(MaskFill(pipe.tokenizer.readable([token])[0], token, probability, shown))
         fills.append(candidates)
     return fills

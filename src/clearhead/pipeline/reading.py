@@ -84,10 +84,10 @@ def _read_and_write(pipe: TextPipeline, model: Any, text: str, target: str | Non
     if target is None and model.language_head is None:
         if not model.target_is_source:
             raise InputError(f"{pipe.title} is loaded for {model.task} and does not write: give the target to read.")
-        given = model.shift_right(source)  # the decoder reads the source, one step late
-        inputs["decoder_input_ids"] = given
-        _check_length(pipe, "text", model.decoder, given.shape[1])
-        return Reading(inputs, read_tokens, units_of_ids(writer, given[0].tolist(), text))
+        decoder_ids = model.shift_right(source)  # the decoder reads the source, one step late
+        inputs["decoder_input_ids"] = decoder_ids
+        _check_length(pipe, "text", model.decoder, decoder_ids.shape[1])
+        return Reading(inputs, read_tokens, units_of_ids(writer, decoder_ids[0].tolist(), text))
     if start is None:
         raise InputError(
             "The configuration does not say which token starts the output. "

@@ -127,7 +127,7 @@ class TextPipeline(Pipeline):
         return Writing(self.model, target, prompts, ids, mask, options, past=past, log_probs=log_probs)
 
     def in_languages(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
-        """The tokenizer for the language asked for, and options that make the model write the other one."""
+        """The tokenizer for the language forms for, and options that make the model write the other one."""
         return in_languages(self, options)
 
     def encode_prompts(
@@ -173,10 +173,10 @@ def as_text(pipe: Pipeline) -> TextPipeline:
 
 
 def _with_grammar(options: dict[str, Any]) -> dict[str, Any]:
-    """The short ways to say what form the answer has, made into a grammar."""
-    ways: dict[str, Any] = {"choices": Grammar.choices, "regex": Grammar.regex, "json_schema": Grammar.json}
-    asked = [name for name in (*ways, "grammar") if options.get(name) is not None]
-    if len(asked) > 1:
-        raise InputError(f"Give one form for the answer: {asked[0]} or {asked[1]}, not both.")
-    rest = {name: value for name, value in options.items() if name not in ways}
-    return rest | {"grammar": ways[asked[0]](options[asked[0]])} if asked and asked[0] in ways else rest
+    """The short constructors to say what form the answer has, made into a grammar."""
+    constructors: dict[str, Any] = {"choices": Grammar.choices, "regex": Grammar.regex, "json_schema": Grammar.json}
+    forms = [name for name in (*constructors, "grammar") if options.get(name) is not None]
+    if len(forms) > 1:
+        raise InputError(f"Give one form for the answer: {forms[0]} or {forms[1]}, not both.")
+    rest = {name: value for name, value in options.items() if name not in constructors}
+    return rest | {"grammar": constructors[forms[0]](options[forms[0]])} if forms and forms[0] in constructors else rest
