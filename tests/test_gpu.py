@@ -473,7 +473,7 @@ def test_loading_onto_the_device(pair, tmp_path):
         (37, False, 0.1),
     ],
 )
-def test_the_vocabulary_loss_in_one_kernel(vocab, bias, smoothing):
+def test_cross_entropy_in_one_kernel(vocab, bias, smoothing):
     """The Triton kernel's loss and gradients are torch's own, in double precision."""
     from clearhead.nn.cross_entropy import linear_cross_entropy, prepare
 

@@ -1,4 +1,4 @@
-"""Glass walls: every inner tensor by name, to keep and to replace, at no cost when nobody looks."""
+"""Tracing, the glass walls: every inner tensor by name, to keep and to replace, at no cost when nobody looks."""
 
 import dataclasses
 import sys

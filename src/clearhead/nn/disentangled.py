@@ -26,8 +26,8 @@ def log_bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:
     """
     middle = buckets // 2
     size = distance.abs()
-    longest = torch.log(torch.tensor((max_distance - 1) / middle, device=distance.device))
-    spread = torch.log(size.clamp(min=middle) / middle) / longest * (middle - 1)
+    log_range = torch.log(torch.tensor((max_distance - 1) / middle, device=distance.device))
+    spread = torch.log(size.clamp(min=middle) / middle) / log_range * (middle - 1)
     return torch.where(size <= middle, distance, (spread.ceil() + middle).long() * distance.sign())
 
 

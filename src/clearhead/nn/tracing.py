@@ -92,8 +92,8 @@ def _unknown(name: str, points: Mapping[str, object]) -> TraceError:
         patterns.setdefault(re.sub(r"\d+", "*", point), point)
     close = near(re.sub(r"\d+", "*", name), patterns)
     layers = {m.group(1) for p in points if (m := re.search(r"layers\.(\d+)\.", p))}
-    wanted = re.search(r"layers\.(\d+)\.", name)
-    if wanted and layers and wanted.group(1) not in layers:
+    layer = re.search(r"layers\.(\d+)\.", name)
+    if layer and layers and layer.group(1) not in layers:
         return TraceError(f"No tensor is called {name!r}: the layers are numbered 0 to {max(map(int, layers))}.")
     listing = ", ".join(close) if close else ", ".join(list(patterns)[:12])
     return TraceError(f"No tensor is called {name!r}. Near names: {listing}. All of them: tap_points(model).")
