@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # A stamp is named after what was installed, so a change of requirements, and nothing else, installs again.
-SUM    := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+SUM    := $(shell cat pyproject.toml zoo/pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 CORE   := $(VENV)/.core-$(SUM)
 STUDIO := $(VENV)/.studio-$(SUM)
 DEV    := $(VENV)/.dev-$(SUM)
@@ -47,7 +47,7 @@ bench: $(DEV)  ## trace overhead, load time and memory, start-up time
 	@$(BIN)/python benchmarks/foundation.py
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache build src/*.egg-info
+	rm -rf $(VENV) node_modules .pytest_cache .mypy_cache .ruff_cache build zoo/build src/*.egg-info zoo/src/*.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -59,7 +59,7 @@ $(BIN)/python:
 $(CORE): | $(BIN)/python
 	@echo "Installing Clearhead and what it needs (once; a few minutes) …"
 	@$(PIP) torch==2.13.0 setuptools
-	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) --no-build-isolation --editable . --editable ./zoo
 	@rm -f $(VENV)/.core-* && touch $@
 
 $(STUDIO): $(CORE)

@@ -102,6 +102,8 @@ def test_every_file_says_why_it_exists(path):
         "import clearhead.cli",
         "import clearhead.text",
         "import clearhead.errors",
+        "import clearhead.zoo as zoo; assert zoo.cards()",
+        "from clearhead.zoo.recipes import recipes; assert recipes()",
         "import clearhead.schema",
         "import clearhead.generation_options",
         "import sys, clearhead.cli as c; sys.argv = ['x', '--help']\ntry: c.main()\nexcept SystemExit: pass",

@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file
 
 import clearhead as ch
-from clearhead import zoo
 from clearhead.errors import InputError
 from clearhead.hub.packed import GROUP, PACKED, open_packed, pack
 from clearhead.models.gpt2 import FAMILY, GPT2Config
@@ -82,46 +81,3 @@ def test_other_types_and_quantised(both):
     half = ch.load(both[1], dtype="bfloat16")
     assert half.model.dtype == torch.bfloat16
     assert ch.load(both[1], quantize="int8").generate("The robot", max_new_tokens=3)
-
-
-@pytest.mark.parametrize("name", [card.name for card in zoo.SHIPPED.values() if card.folder is not None])
-def test_what_ships_is_whole(name):
-    folder = zoo.SHIPPED[name].folder
-    assert {PACKED, "config.json", "card.md", "recipe.yaml", "curve.json"} <= {p.name for p in folder.iterdir()}
-    assert (folder / PACKED).stat().st_size < 30e6
-    pipe = ch.load(name)
-    assert all(p.isfinite().all() for p in pipe.model.parameters())
-
-
-def test_all_that_ships_is_small():
-    assert sum(p.stat().st_size for p in zoo.MODELS.rglob("*")) < 80e6
-
-
-@pytest.mark.parametrize(
-    ("name", "source", "target"),
-    [
-        ("translate-en-de", "Two dogs are playing in the snow.", "Zwei Hunde spielen im Schnee."),
-        ("translate-en-fr", "Two dogs are playing in the snow.", "Deux chiens jouent dans la neige."),
-        ("translate-en-zh", "I know.", "我知道。"),
-    ],
-)
-def test_the_translators_translate(name, source, target):
-    assert ch.load(name).generate(source, num_beams=5) == target
-
-
-def test_the_others_have_learned_something():
-    """Each is far better than chance at what its card says: the weights came through the packing."""
-    stories = ch.load("stories")
-    text = "Once upon a time there was a king who had three sons, and the youngest was called Hans."
-    ids = stories.tokenizer(text, return_tensors="pt")["input_ids"]
-    assert float(stories.model(input_ids=ids, labels=ids).loss.detach()) < 3.2  # chance: 9
-    [guesses] = ch.load("bert-mini").fill("The [MASK] was sitting on the throne and the queen beside him.")
-    assert guesses[0].token == "king"
-    for name, sentence, label in (
-        ("sentiment", "A warm, funny and clever film.", "positive"),
-        ("sentiment", "The plot makes no sense and the actors are bored.", "negative"),
-        ("intents", "My card has not arrived yet.", "card_arrival"),
-    ):
-        pipe = ch.load(name)
-        scores = pipe.model(**pipe.tokenizer(sentence, return_tensors="pt")).logits[0]
-        assert pipe.model.config.id2label[int(scores.argmax())] == label

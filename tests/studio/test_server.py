@@ -76,11 +76,11 @@ def test_state(page, studio):
     assert state["version"] == ch.__version__
     assert (state["runs"], state["hub"]) == (False, False)
     found = {model["name"]: model for model in state["models"]}
-    stored = [card for card in zoo.SHIPPED.values() if card.folder is None or (card.folder / "config.json").is_file()]
+    stored = [card for card in zoo.cards().values() if card.folder is None or (card.folder / "config.json").is_file()]
     assert list(found) == [card.name for card in stored]
     assert found["random-gpt2"] | {"loaded": None} == {
         "name": "random-gpt2", "family": "gpt2", "task": "causal-lm", "parameters": 242_048, "license": None,
-        "about": zoo.SHIPPED["random-gpt2"].about, "source": "shipped", "trained": False, "loaded": None,
+        "about": zoo.cards()["random-gpt2"].about, "source": "shipped", "trained": False, "loaded": None,
     }  # fmt: skip
     assert "Apache-2.0" in found["translate-en-de"]["license"]
     assert [question["name"] for question in state["questions"]] == list(QUESTIONS)

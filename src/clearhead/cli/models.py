@@ -38,7 +38,7 @@ def listing(
                     }
                     for f in known
                 ],
-                "shipped": [{"name": c.name, "family": c.family, "about": c.about} for c in zoo.SHIPPED.values()],
+                "shipped": [{"name": c.name, "family": c.family, "about": c.about} for c in zoo.cards().values()],
             }
         )
         return
@@ -57,9 +57,11 @@ def listing(
     shipped = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     shipped.add_column("shipped model", no_wrap=True)
     shipped.add_column("what it is", overflow="fold")
-    for card in zoo.SHIPPED.values():
+    for card in zoo.cards().values():
         shipped.add_row(f"[bold]{card.name}[/bold]", card.about)
     out().print(shipped)
+    if not zoo.is_installed():
+        out().print(zoo.hint("").strip(), markup=False)
     out().print("\nWhat one is made of:  clearhead models describe gpt2-xl", style="dim")
 
 
@@ -72,12 +74,12 @@ def card(name: Annotated[str, typer.Argument(help="A shipped model, such as tran
     from rich.markdown import Markdown
 
     from clearhead import zoo
-    from clearhead.errors import InputError, did_you_mean
+    from clearhead.errors import InputError
 
-    folder = zoo.SHIPPED[name].folder if name in zoo.SHIPPED else None
+    folder = zoo.cards()[name].folder if name in zoo.cards() else None
     if folder is None:
-        carded = [card.name for card in zoo.SHIPPED.values() if card.folder is not None]
-        raise InputError(f"{name} has no card.{did_you_mean(name, carded)} There are: {', '.join(carded)}.")
+        carded = [card.name for card in zoo.cards().values() if card.folder is not None]
+        raise InputError(f"{name} has no card.{zoo.hint(name)} There are: {', '.join(carded) or 'none'}.")
     out().print(Markdown((folder / "card.md").read_text(encoding="utf-8")))
 
 
@@ -180,12 +182,12 @@ def _describe(name: str, task: str | None, revision: str | None) -> Description:
     known = presets()
     if name in known:
         return measure(name, known[name], known[name].preset(name), task)
-    card = zoo.SHIPPED.get(name)
+    card = zoo.cards().get(name)
     if card is not None and card.make is not None:
         model, _ = card.make(task)
         return measure(name, model.family, model.config, model.task)
     shipped = None if card is None else card.folder
-    family, config, raw = read_config(shipped or locate(name, revision, (*zoo.SHIPPED, *known), weights=False))
+    family, config, raw = read_config(shipped or locate(name, revision, zoo.hint(name, known), weights=False))
     stored = [t for arch in raw.get("architectures") or [] if (t := family.task_of(str(arch)))]
     return measure(name, family, config, task or next(iter(stored), None))
 

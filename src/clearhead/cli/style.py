@@ -86,6 +86,6 @@ def open_model(
         from clearhead.pipeline import load
 
         pipe: TextPipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
-    if name in zoo.SHIPPED and name.startswith("random-"):
+    if name in zoo.cards() and name.startswith("random-"):
         note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
     return pipe

@@ -71,14 +71,14 @@ def _tokenizer_of(model: str, revision: str | None):  # type: ignore[no-untyped-
     folder = Path(model).expanduser()
     if folder.is_dir():  # a tokenizer needs no config.json
         return load_tokenizer(folder)
-    card = zoo.SHIPPED.get(model)
+    card = zoo.cards().get(model)
     if card is not None and card.make is not None:
         return card.make(None)[1]
     if card is not None and card.folder is not None:
         return load_tokenizer(card.folder)
     from clearhead.hub.locate import locate
 
-    return load_tokenizer(locate(model, revision, tuple(zoo.SHIPPED), weights=False))
+    return load_tokenizer(locate(model, revision, zoo.hint(model), weights=False))
 
 
 def _train(files: list[Path], kind: str, vocab_size: int, folder: Path) -> None:

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from clearhead.errors import CheckpointError, InputError, did_you_mean
+from clearhead.errors import CheckpointError, InputError
 from clearhead.hub.sentence import MODULES, PROMPTS, SETTINGS, read_modules
 from clearhead.hub.weights import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX, read_index
 from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
@@ -21,13 +21,13 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 def locate(
     where: str | os.PathLike[str],
     revision: str | None = None,
-    known_names: tuple[str, ...] = (),
+    hint: str = "",
     weights: bool = True,
 ) -> Path:
     """The folder that holds the checkpoint. A hub id is downloaded, or found in the cache when offline.
 
-    known_names   names to suggest when this one is misspelt
-    weights       False fetches the configuration and tokenizer only
+    hint      what to add where there is no such model: a name that is like it
+    weights   False fetches the configuration and tokenizer only
     """
     if not isinstance(where, str | os.PathLike) or not os.fspath(where):
         raise InputError(f"A model is named by a folder, a shipped name or a hub id, not by {where!r}.")
@@ -46,8 +46,8 @@ def locate(
         text.startswith((".", "/", "~", "\\")) or text.endswith("/") or text.count("/") > 1 or "\\" in text
     )
     if looks_like_path or not _HUB_ID.fullmatch(text):
-        raise CheckpointError(f"There is no folder {text}.{did_you_mean(text, known_names)}")
-    return _from_hub(text, revision, known_names, weights)
+        raise CheckpointError(f"There is no folder {text}.{hint}")
+    return _from_hub(text, revision, hint, weights)
 
 
 def user_path(given: str | os.PathLike[str]) -> Path:
@@ -61,7 +61,7 @@ def user_path(given: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], weights: bool) -> Path:
+def _from_hub(repo: str, revision: str | None, hint: str, weights: bool) -> Path:
     # huggingface_hub brings its own conventions: HF_HOME, HF_HUB_OFFLINE, HF_TOKEN, HF_ENDPOINT, its cache and log-in.
     from huggingface_hub import constants, hf_hub_download
     from huggingface_hub import errors as hub_errors
@@ -78,7 +78,6 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
             return None
 
     at = f" at revision {revision!r}" if revision else ""
-    shipped = did_you_mean(repo, known_names)
 
     def fetch_weights(inside: str, at: str) -> None:
         for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
@@ -117,7 +116,7 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
         ) from None
     except hub_errors.RepositoryNotFoundError:
         raise CheckpointError(
-            f"There is no model {repo!r} on the hub, no shipped model and no folder of that name.{shipped} "
+            f"There is no model {repo!r} on the hub, no shipped model and no folder of that name.{hint} "
             "If it is private, log in with `hf auth login` or set HF_TOKEN."
         ) from None
     except hub_errors.RevisionNotFoundError:
@@ -125,7 +124,7 @@ def _from_hub(repo: str, revision: str | None, known_names: tuple[str, ...], wei
     except hub_errors.LocalEntryNotFoundError:
         why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
         raise CheckpointError(
-            f"{repo!r}{at} is no folder and no shipped model, and it is not in the hub's cache; {why}.{shipped} "
+            f"{repo!r}{at} is no folder and no shipped model, and it is not in the hub's cache; {why}.{hint} "
             f"On a machine with a network, run `hf download {repo}` and copy the folder here, then load that folder."
         ) from None
     except hub_errors.EntryNotFoundError as error:

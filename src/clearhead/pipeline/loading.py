@@ -49,7 +49,7 @@ def load(
     place, kind = hub.as_device(device), hub.as_dtype(dtype)
     hub.check_quantize(quantize, kind, place)
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
-    card = zoo.SHIPPED.get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
+    card = zoo.cards().get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
     if card is not None and card.make is not None:
         model, made = card.make(task)
         model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
@@ -65,11 +65,11 @@ def load(
 def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Path:
     """The folder of a model: its own, a shipped one's, or where a hub's files were put."""
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
-    if name in zoo.SHIPPED and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
-        folder = zoo.SHIPPED[name].folder
+    if name in zoo.cards() and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
+        folder = zoo.cards()[name].folder
         if folder is None:
             raise InputError(f"{name} has no files: it is drawn anew each time. Begin with a family instead.")
         if revision is not None:
             raise InputError(f"{name} comes with the package; only a model from the hub has a revision.")
         return folder
-    return hub.locate(where, revision, tuple(zoo.SHIPPED))
+    return hub.locate(where, revision, zoo.hint(name))

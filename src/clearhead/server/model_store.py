@@ -85,7 +85,7 @@ class ModelStore:
         self._models: dict[str, StoredModel] = {}
         for name in models:
             self._add(name)
-        for card in zoo.SHIPPED.values():
+        for card in zoo.cards().values():
             if card.name not in self._models and (card.folder is None or (card.folder / "config.json").is_file()):
                 path_or_id = card.name if card.folder is None else str(card.folder)
                 model = StoredModel(card.name, "shipped", path_or_id, about=card.about, family=card.family)
@@ -96,11 +96,11 @@ class ModelStore:
     def _add(self, path_or_id: str) -> None:
         """A folder gets the name of its last part, and a number where that is taken."""
         path = Path(path_or_id).expanduser()
-        if path_or_id in zoo.SHIPPED and not path.is_dir():
+        if path_or_id in zoo.cards() and not path.is_dir():
             return
         if not path.is_dir():
             if not HUB_ID.fullmatch(path_or_id):
-                near = did_you_mean(path_or_id, zoo.SHIPPED)
+                near = zoo.hint(path_or_id)
                 raise InputError(say("server.unknown_folder", name=path_or_id, near=near))
             self._models.setdefault(path_or_id, _hub_model(path_or_id))
             return
@@ -109,7 +109,7 @@ class ModelStore:
             return
         stem = path.name if path.name != "model" else path.parent.name  # a run keeps its model in run/model
         stem = re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "model"
-        taken, name, n = {*self._models, *zoo.SHIPPED}, stem, 2
+        taken, name, n = {*self._models, *zoo.cards()}, stem, 2
         while name in taken:
             name, n = f"{stem}-{n}", n + 1
         model = StoredModel(name, "folder", str(path), about=say("server.own_folder"))
@@ -226,7 +226,7 @@ def _read_facts(stored: StoredModel) -> None:
     from clearhead import hub
     from clearhead.pipeline import folder_of
 
-    card = zoo.SHIPPED.get(stored.name) if stored.source == "shipped" else None
+    card = zoo.cards().get(stored.name) if stored.source == "shipped" else None
     if card is not None and card.make is not None:
         model, _ = card.make(None)
         stored.task, stored.parameters = model.task, model.num_parameters()
@@ -245,7 +245,7 @@ def _read_facts(stored: StoredModel) -> None:
 
 def card_of(stored: StoredModel) -> str | None:
     """The card of a shipped model, or of a folder that has one, as Markdown."""
-    card = zoo.SHIPPED.get(stored.name) if stored.source == "shipped" else None
+    card = zoo.cards().get(stored.name) if stored.source == "shipped" else None
     folder = card.folder if card is not None else Path(stored.path_or_id) if stored.source == "folder" else None
     for name in ("card.md", "README.md"):
         if folder is not None and (folder / name).is_file():

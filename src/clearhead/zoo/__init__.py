@@ -1,32 +1,30 @@
-"""Models that come with the package, by name: trained ones as packed folders, and a random one to try things out."""
+"""Models by name: those of the package `clearhead-zoo`, where it is installed, and a random one to try things out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from clearhead.errors import did_you_mean
+from clearhead.messages import say
 
 if TYPE_CHECKING:
     from clearhead.models import Model
     from clearhead.text import Tokenizer
 
-MODELS = Path(__file__).parent / "models"
-
 
 @dataclass(frozen=True)
 class Card:
-    """What a shipped model is, in a line, and how to get it. The long story is in its folder, in card.md."""
+    """What a shipped model is, in a line, and how to get it: from its folder, or by making it anew."""
 
     name: str
     family: str
     about: str
-    make: Callable[[str | None], tuple[Model, Tokenizer]] | None = None  # a model that is drawn, not stored
-
-    @property
-    def folder(self) -> Path | None:
-        """Where a stored model lies."""
-        return None if self.make is not None else MODELS / self.name
+    folder: Path | None = None  # of a trained model
+    make: Callable[[str | None], tuple[Model, Tokenizer]] | None = None  # task → a model that is stored nowhere
 
 
 def _random_gpt2(task: str | None) -> tuple[Model, Tokenizer]:
@@ -35,19 +33,36 @@ def _random_gpt2(task: str | None) -> tuple[Model, Tokenizer]:
     return make(task)
 
 
-_CARDS = (
-    Card("stories", "gpt2", "a small GPT-2 that writes like an old children's book"),
-    Card("bert-mini", "bert", "a small BERT, as published: masked words and next sentence (old books)"),
-    Card("sentiment", "bert", "bert-mini, fine-tuned: is a sentence about a film kind or not (SST-2)"),
-    Card("intents", "bert", "bert-mini, fine-tuned: which of 77 things a bank's customer wants (banking77)"),
-    Card("translate-en-de", "transformer", "the 2017 Transformer, small: English captions to German (Multi30k)"),
-    Card("translate-en-fr", "transformer", "the same to French (Multi30k)"),
-    Card("translate-en-zh", "transformer", "the same for short everyday sentences to Chinese (Tatoeba)"),
-    Card(
-        "random-gpt2",
-        "gpt2",
-        "4 layers, 4 heads, 64 wide; randomly initialised, never trained: for trying things out",
-        _random_gpt2,
-    ),
+RANDOM = Card(
+    "random-gpt2",
+    "gpt2",
+    "4 layers, 4 heads, 64 wide; randomly initialised, never trained: for trying things out",
+    make=_random_gpt2,
 )
-SHIPPED = {card.name: card for card in _CARDS}
+
+
+@cache
+def is_installed() -> bool:
+    """Whether the trained models are there."""
+    try:
+        import clearhead_zoo  # noqa: F401
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
+@cache
+def cards() -> dict[str, Card]:
+    """Every model that has a name here, by that name."""
+    trained = []
+    if is_installed():
+        from clearhead_zoo import CARDS, MODELS
+
+        trained = [Card(name, family, about, MODELS / name) for name, (family, about) in CARDS.items()]
+    return {card.name: card for card in (*trained, RANDOM)}
+
+
+def hint(name: str, also: Iterable[str] = ()) -> str:
+    """What to say of a name that is none: one that is like it (here or among `also`), or how to get the models."""
+    near = did_you_mean(name, [*cards(), *also])
+    return near if is_installed() or "/" in name else say("errors.zoo_not_installed", near=near)

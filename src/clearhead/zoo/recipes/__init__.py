@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clearhead.errors import ConfigError, did_you_mean
-from clearhead.zoo import MODELS
+from clearhead import zoo
+from clearhead.errors import ConfigError
 
 FOLDER = Path(__file__).parent
 
 
 def recipes() -> dict[str, str]:
     """The shipped recipes and what each trains, in the order in which one would learn about them."""
-    found = {}
+    described = {}
     for path in sorted(FOLDER.glob("*.yaml")):
         with path.open(encoding="utf-8") as file:
-            found[path.stem] = file.readline().removeprefix("#").strip()
-    return dict(sorted(found.items(), key=lambda item: ORDER.index(item[0]) if item[0] in ORDER else len(ORDER)))
+            described[path.stem] = file.readline().removeprefix("#").strip()
+    return dict(sorted(described.items(), key=lambda item: ORDER.index(item[0]) if item[0] in ORDER else len(ORDER)))
 
 
 ORDER = [
@@ -42,15 +42,12 @@ def find_recipe(name: str) -> Path:
     own = Path(name).expanduser()
     if own.is_file():
         return own
-    of_model = MODELS / name / "recipe.yaml"
-    if Path(name).name == name and of_model.is_file():
-        return of_model
+    of_models = {card.name: card.folder / "recipe.yaml" for card in zoo.cards().values() if card.folder is not None}
+    if name in of_models:
+        return of_models[name]
     shipped = recipes()
     if name.removesuffix(".yaml") in shipped:
         return FOLDER / f"{name.removesuffix('.yaml')}.yaml"
     what = "a folder, not a recipe" if own.is_dir() else "neither a file nor a shipped recipe"
-    models = sorted(path.parent.name for path in MODELS.glob("*/recipe.yaml"))
-    raise ConfigError(
-        f"{name!r} is {what}.{did_you_mean(name, [*shipped, *models])} Shipped ones: {', '.join(shipped)}; and of the "
-        f"shipped models: {', '.join(models)}."
-    )
+    models = f"; and of the shipped models: {', '.join(sorted(of_models))}" if of_models else ""
+    raise ConfigError(f"{name!r} is {what}.{zoo.hint(name, shipped)} Shipped ones: {', '.join(shipped)}{models}.")

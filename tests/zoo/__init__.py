@@ -1,0 +1,1 @@
+"""Tests of the shipped models, and of Clearhead without them."""
