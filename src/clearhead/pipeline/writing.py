@@ -15,7 +15,6 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.generate import Generation, GenerationRun, Options, PromptCache, cut_after
-from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
 from clearhead.text import TextStream, Tokenizer
 
@@ -59,7 +58,7 @@ class Writing:
         keywords = {**options, "return_dict_in_generate": log_probs}
         self.options = Options.from_keywords(keywords, model.generation).filled_in(model.config)
         self.run = GenerationRun(model, ids, mask, self.options, tokenizer, past)
-        answers_only = isinstance(model, EncoderDecoderModel)  # it answers its text rather than continuing it
+        answers_only = model.is_encoder_decoder  # it answers its text rather than continuing it
         pairs = zip(ids.tolist(), mask.tolist(), strict=True)
         real = [[token for token, seen in zip(*pair, strict=True) if seen] for pair in pairs]
         self._rows = [
