@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ from clearhead.errors import InputError
 from clearhead.hub import precision
 from clearhead.nn import trace
 from clearhead.nn.fast.quantized import QuantizedEmbedding, QuantizedLinear
+from tests.fork_server import run_python
 
 # sizes that every family can be built with, by the names families use
 SIZES = {
@@ -176,11 +175,6 @@ def test_it_works_without_native_kernels():
         "import clearhead as ch, logging; logging.basicConfig()\n"
         "for kind in ('int8', 'int4'): print(ch.load('random-gpt2', quantize=kind).generate('The', max_new_tokens=5))"
     )
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "CLEARHEAD_NATIVE": switch}
-        )
-        for switch in ("0", "1")
-    ]
+    runs = [run_python(["-c", code], {**os.environ, "CLEARHEAD_NATIVE": switch}) for switch in ("0", "1")]
     assert runs[0].stdout and runs[0].stdout == runs[1].stdout
     assert "slow" in runs[0].stderr and "CLEARHEAD_NATIVE" in runs[0].stderr

@@ -13,16 +13,11 @@ import clearhead as ch
 from clearhead.cli import app
 from clearhead.errors import ClearheadError
 from tests.cli import with_model
+from tests.fork_server import run_python
 
 
 def run(*words, **env):
-    return subprocess.run(
-        [sys.executable, "-m", "clearhead", *with_model(words)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "100", **env},
-        timeout=120,
-    )
+    return run_python(["-m", "clearhead", *with_model(words)], env={**os.environ, "COLUMNS": "100", **env})
 
 
 def inside(*words):

@@ -17,6 +17,7 @@ import clearhead as ch
 from clearhead.cli import app
 from clearhead.errors import ClearheadError
 from clearhead.train.engine.log import read_log
+from tests.fork_server import run_python
 
 TEXT = "The cat sees the dog. The dog likes the girl. A girl finds the house near the river.\n"
 SMALL = [
@@ -123,9 +124,7 @@ def test_mistakes_are_told_in_one_message(text, tmp_path):
     ]:
         with pytest.raises(ClearheadError, match=message):
             inside(*words)
-    done = subprocess.run(
-        [sys.executable, "-m", "clearhead", "train", "language-model"], capture_output=True, text=True, timeout=120
-    )
+    done = run_python(["-m", "clearhead", "train", "language-model"])
     assert done.returncode == 1 and done.stderr.startswith("Error:") and "Traceback" not in done.stderr
     silent = inside("language-model", RANK="1")  # under torchrun one process complains, the others end quietly
     assert silent.exit_code == 1 and silent.output == ""

@@ -3,14 +3,13 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 
 from clearhead import hub
 from clearhead.models import family
+from tests.fork_server import run_python
 
 from .fake_hub import serve
 
@@ -42,13 +41,8 @@ def checkpoint(tmp_path_factory):
 
 def run(home, repo, revision="", endpoint="http://127.0.0.1:9", **env):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, repo, revision],
-        env={**clean, "HF_HOME": str(home), "HF_ENDPOINT": endpoint, **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    env = {**clean, "HF_HOME": str(home), "HF_ENDPOINT": endpoint, **env}
+    result = run_python(["-c", PROGRAM, repo, revision], env)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 

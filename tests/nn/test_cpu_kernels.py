@@ -5,8 +5,6 @@ import os
 import pickle
 import platform
 import stat
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -18,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.linear import FEW, MANY, Linear
+from tests.fork_server import run_python
 
 SHAPES = [(768, 768), (1, 1), (31, 5), (32, 1), (33, 130), (40, 17), (100, 15), (64, 131), (1, 50), (257, 3)]
 needs_kernels = pytest.mark.skipif(cpu_kernels.load() is None, reason=f"no native kernels: {cpu_kernels.why_not()}")
@@ -244,9 +243,7 @@ def test_threads_may_call_at_once():
 
 
 def run(code: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
+    done = run_python(["-c", code], {**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

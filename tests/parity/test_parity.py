@@ -31,7 +31,14 @@ GENERATING = [case for case in CASES if case[1] in FAMILIES[case[0]].generates]
 CACHING = [case for case in CASES if case[1] in ("causal-lm", "seq2seq-lm") and FAMILIES[case[0]].caches]
 SHOWING_INSIDE = [case for case in CASES if FAMILIES[case[0]].shows_inside]
 
-every_case = pytest.mark.parametrize(("name", "task", "seed"), CASES)
+
+def for_each(cases):
+    """The id is the same in every check: conftest.py of all tests keeps those of one case together."""
+    ids = [f"{name} {task} {seed}".replace("-", "_") for name, task, seed in cases]
+    return pytest.mark.parametrize(("name", "task", "seed"), cases, ids=ids)
+
+
+every_case = for_each(CASES)
 
 
 @every_case
@@ -54,7 +61,7 @@ def test_left_padding(name, task, seed):
     compare_outputs(c, given)
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), SHOWING_INSIDE)
+@for_each(SHOWING_INSIDE)
 def test_hidden_states_and_attention_weights(name, task, seed):
     c = case(name, task, seed)
     given = inputs(c, pad="right")
@@ -137,7 +144,7 @@ def test_explicit_path_equals_fast_path(name, task, seed):
         close(explicit[key], fast[key], real if per_token and key != "pooler_output" else None)
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), CACHING)
+@for_each(CACHING)
 def test_cached_equals_uncached(name, task, seed):
     c = case(name, task, seed)
     given = inputs(c, pad=None)
@@ -201,7 +208,7 @@ def test_saved_here_opens_there_and_here(name, task, seed, tmp_path):
 PROMPT = ("input_ids", "attention_mask")
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), GENERATING)
+@for_each(GENERATING)
 @pytest.mark.parametrize(
     "options",
     [
@@ -233,7 +240,7 @@ def test_generated_tokens(name, task, seed, options):
         assert until_end(c, a, start) == until_end(c, b, start)
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), GENERATING)
+@for_each(GENERATING)
 def test_right_padded_prompts_continue_like_single_ones(name, task, seed):
     c = case(name, task, seed)
     if c.ours.is_encoder_decoder:
@@ -246,7 +253,7 @@ def test_right_padded_prompts_continue_like_single_ones(name, task, seed):
         assert until_end(c, together[row].tolist(), 7) == until_end(c, alone[0].tolist(), length)
 
 
-@pytest.mark.parametrize(("name", "task", "seed"), [c for c in CASES if c[0] == "transformer"])
+@for_each([c for c in CASES if c[0] == "transformer"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_encoder_decoder_generation(name, task, seed, beams):
     """Greedy equals an argmax loop without a cache; every beam is at least as likely as the greedy answer."""
