@@ -16,11 +16,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clearhead.explain.reading import Token
-from clearhead.explain.saliency import _Asked, _Found, _gradient
+from clearhead.explain.attribution import Attributions, Explained, gradient
 from clearhead.models.gpt2 import FAMILY
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn.tracing import trace
+from clearhead.units import TokenUnit
 
 READ, WRITTEN = 32, 32
 
@@ -38,22 +38,22 @@ def prefix_by_prefix(model: TokenModel, ids: Tensor, keep: int) -> tuple[list[Te
         with trace(model, replace={"embed.tokens": enter}):
             logits = model(ids[:, :end], logits_to_keep=keep).logits[0, -1]
         word = int(ids[0, end])
-        (gradient,) = torch.autograd.grad(logits[word], entered)
-        size = (gradient * entered[0].detach())[0].norm(dim=-1)
+        (slope,) = torch.autograd.grad(logits[word], entered)
+        size = (slope * entered[0].detach())[0].norm(dim=-1)
         rows.append(size / size.sum())
         chances.append(float(logits.detach().softmax(-1)[word]))
     return rows, chances
 
 
-def all_at_once(model: TokenModel, ids: Tensor) -> _Found:
+def all_at_once(model: TokenModel, ids: Tensor) -> Attributions:
     row = ids[0].tolist()
     new = range(READ, READ + WRITTEN)
-    tokens = [Token(str(n), n, None) for n in row]
-    asked = _Asked(
-        model, {"input_ids": ids}, tokens, 0, list(new), [n - 1 for n in new], row[READ:], None,
-        lambda found: [str(n) for n in found], [], "softmax",
+    units = [TokenUnit(str(n), n, None) for n in row]
+    explained = Explained(
+        model, {"input_ids": ids}, units, 0, list(new), [n - 1 for n in new], row[READ:], None,
+        lambda ids: [str(n) for n in ids], [], "softmax",
     )  # fmt: skip
-    return _gradient(asked, times_input=True)
+    return gradient(explained, times_input=True)
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def main() -> None:
     for n, row in enumerate(rows):
         ours = torch.from_numpy(found.strength[n, : len(row)])
         worst = max(worst, float(((ours / ours.sum() - row).abs() / row).max()))
-    off = max(abs(a - b) / b for a, b in zip(found.shares.tolist(), chances, strict=True))
+    off = max(abs(a - b) / b for a, b in zip(found.probabilities.tolist(), chances, strict=True))
     print(f"largest relative difference: shares {worst:.1e}, probabilities {off:.1e}")
 
     ways: dict[str, Callable[[], object]] = {

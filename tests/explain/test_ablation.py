@@ -9,7 +9,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import ablation
-from clearhead.explain.reading import call
+from clearhead.explain.inference import call
 from clearhead.nn.tracing import trace
 from tests.explain.copying import copying_gpt2
 from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
@@ -154,12 +154,12 @@ def test_what_cannot_be_asked():
     gpt, bert = tiny_pipeline("gpt2"), tiny_pipeline("bert")
     for pipe, options, says in (
         (gpt, {"how": "half"}, "how="), (gpt, {"top_k": 0}, "top_k"), (bert, {}, "in place of a word"),
-        (tiny_pipeline("bert", "features"), {}, "no chances"),
-        (tiny_pipeline("electra", "replaced-token"), {}, "no chances"),
+        (tiny_pipeline("bert", "features"), {}, "no probabilities"),
+        (tiny_pipeline("electra", "replaced-token"), {}, "no probabilities"),
         (tiny_pipeline("bert", "sequence-classification"), {"position": 1}, "leave the position out"),
         (tiny_pipeline("bert", "token-classification"), {}, "Say which position"),
         (gpt, {"position": 77}, "no position 77"),
-        (tiny_pipeline("xlnet"), {}, "no chances"), (gpt, {"layers": 9}, "3 layers"),
+        (tiny_pipeline("xlnet"), {}, "no probabilities"), (gpt, {"layers": 9}, "3 layers"),
         (gpt, {"chosen": "cat dog"}, "tokens"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):

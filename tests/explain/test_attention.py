@@ -9,7 +9,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import attention, induction_scores
-from clearhead.explain.reading import call
+from clearhead.explain.inference import call
 from clearhead.nn.tracing import trace
 from clearhead.text.units import word_groups
 from tests.explain.copying import copying_gpt2
@@ -65,7 +65,7 @@ def test_only_what_was_asked_for():
     entropy = {(s.layer, s.head): s.entropy for s in whole.summaries}
     assert [s.entropy for s in some.summaries] == pytest.approx([entropy[s.layer, s.head] for s in some.summaries])
     assert attention(pipe, TEXT, layers=1, heads=-1).weights.shape[:2] == (1, 1)
-    with pytest.raises(InputError, match="was not asked for"):
+    with pytest.raises(InputError, match="is not in this finding"):
         some.head(1, 1)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.explain import caching
-from clearhead.explain.answering import answer
+from clearhead.explain.continuation import continued
 from clearhead.nn.tracing import trace
 from tests.tiny import TEXT, tiny_pipeline
 
@@ -38,7 +38,7 @@ def counted(model, path):
 def test_the_counts_are_those_of_the_products_that_run(name):
     pipe = tiny_pipeline(name)
     found = caching(pipe, TEXT, 3)
-    model, reading = pipe.model.eval(), answer(pipe, TEXT, max_new_tokens=3).reading
+    model, reading = pipe.model.eval(), continued(pipe, TEXT, max_new_tokens=3).reading
     both = bool(reading.target)
     path = "decoder." if both else ""
     cache = model.start_state(64)

@@ -11,7 +11,7 @@ from torch import nn
 from clearhead.errors import InputError
 from clearhead.explain import Comparison, HiddenStates, hidden_states
 from clearhead.explain.hidden_states import to_words
-from clearhead.explain.reading import call
+from clearhead.explain.inference import call
 from clearhead.nn.tracing import trace
 from tests.explain.copying import copying_gpt2
 from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
@@ -113,8 +113,8 @@ def test_as_data():
 def test_what_cannot_be_shown():
     gpt, bert = tiny_pipeline("gpt2"), tiny_pipeline("bert")
     for pipe, options, says in (
-        (tiny_pipeline("xlnet"), {}, "second stream"),
-        (tiny_pipeline("bert", "sequence-classification"), {}, "language head"),
+        (tiny_pipeline("xlnet"), {}, "stream of its own"),
+        (tiny_pipeline("bert", "sequence-classification"), {}, "language model"),
         (bert, {}, "no hidden word"), (gpt, {"top_k": 0}, "top_k"), (gpt, {"chosen": [1, 2]}, "2 tokens are chosen"),
         (gpt, {"candidates": [1]}, "two candidates"), (gpt, {"candidates": " cat"}, "two candidates"),
         (gpt, {"candidates": [1, 2], "chosen": 3}, "not both"), (gpt, {"positions": [99]}, "no position 99"),

@@ -8,7 +8,7 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import patching
-from clearhead.explain.reading import call
+from clearhead.explain.inference import call
 from clearhead.nn.tracing import trace
 from tests.explain.copying import copying_gpt2
 from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, texts, tiny_pipeline
@@ -48,9 +48,9 @@ def metric(found, pipe, row):
 
 
 def name_of(pipe, id_):
-    from clearhead.explain.scores import scores_of
+    from clearhead.explain.scores import answer_scores
 
-    return scores_of(pipe).names([id_])[0]
+    return answer_scores(pipe).names([id_])[0]
 
 
 @pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *ENCODER_DECODER])
@@ -212,7 +212,7 @@ def test_what_cannot_be_asked():
     for pipe, clean, corrupted, says in (
         (gpt, TEXT, TEXT, "are the same"), (gpt, TEXT, TEXT + " cat", "(?s)not correspond.*clean:.*corrupted:"),
         (bert, TEXT, EXCHANGED, "in place of a word"),
-        (tiny_pipeline("bert", "features"), TEXT, EXCHANGED, "no chances"),
+        (tiny_pipeline("bert", "features"), TEXT, EXCHANGED, "no probabilities"),
         (bert, masked, TEXT.replace("mat", "cat").replace("sat", "[MASK]"), "another place"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):

@@ -9,8 +9,9 @@ import pytest
 
 from clearhead import explain
 from clearhead.errors import InputError
-from clearhead.explain.params import LONGEST, Param
-from clearhead.explain.questions import QUESTIONS, checked, question
+from clearhead.explain.questions import QUESTIONS, question
+from clearhead.explain.settings import LONGEST, IndicesSetting, ModelSetting, Setting
+from clearhead.messages import Message, chinese_of
 from clearhead.pipeline import TextPipeline
 from clearhead.views.page import WEB
 from tests.tiny import TEXT, tiny_pipeline
@@ -61,13 +62,7 @@ def test_a_question_is_answered_where_it_fits_and_nowhere_else(family, task):
             one.ask(pipe, text, second, **told)
         assert str(refused.value) == reason
         with pytest.raises(InputError):  # and it is right: the model itself cannot
-            one.answer(pipe, text, second, _values(one, told))
-
-
-def _values(one, told):
-    from types import SimpleNamespace
-
-    return SimpleNamespace(**checked(one, told))
+            one.answer(pipe, text, second, **one.checked(told))
 
 
 def test_which_questions_fit():
@@ -212,10 +207,10 @@ def test_a_second_model():
     many = "\n".join([TEXT] * 9)  # enough tokens for several directions
     few, most = (asked.ask(ours, many, measure="cca", variance=v).values for v in (0.2, 0.99))
     assert not np.allclose(few, most)
-    assert checked(asked, {"other": "some-name"})["other"] == "some-name"  # for whoever loads it
+    assert asked.checked({"other": "some-name"})["other"] == "some-name"  # for whoever loads it
     with pytest.raises(InputError, match="has to be loaded"):
         asked.ask(ours, TEXT, other="some-name")
-    with pytest.raises(InputError, match="name of a model, not 3"):
+    with pytest.raises(InputError, match="other is 3; it must be the name of a model"):
         asked.ask(ours, TEXT, other=3)
     with pytest.raises(InputError, match="several texts at once"):
         asked.ask(ours, TEXT, other=model("bert", "multiple-choice"))
@@ -282,35 +277,34 @@ def test_the_neuron_that_a_corpus_excites_is_found():
 # ---- values
 
 
-INT = Param("k", "int", 5, "", low=1, high=9)
+INT = Setting(name="k", key="seed", type=int, default=5, least=1, most=9)
+FLOAT = Setting(name="f", key="seed", type=float, default=1.0)
+YES_NO = Setting(name="b", key="seed", type=bool, default=False)
+TYPED = Setting(name="t", key="seed", type=str)
+COLOUR = Setting(name="c", key="seed", choices=("red", "blue"), default="red")
+NUMBERS = IndicesSetting(name="layers", key="layers")
 BAD = [
-    (INT, "three", "k is a whole number, not 'three'"), (INT, 2.5, "whole number, not 2.5"), (INT, True, "not True"),
-    (INT, [1], r"not \[1\]"), (INT, "1e3", "not '1e3'"), (INT, float("nan"), "not nan"), (INT, 10**400, "whole number"),
-    (INT, "9" * 5000, "not '9999.*…"), (INT, 0, "k is 0; it can be from 1 to 9"), (INT, "10", "from 1 to 9"),
-    (Param("n", "int", 5, "", low=1), -1, "n is -1; it can be 1 or more"),
-    (Param("f", "float", 1.0, "", low=0.5, high=2), "2.5", "f is 2.5; it can be from 0.5 to 2"),
-    (Param("f", "float", 1.0, ""), "inf", "f is a number, not 'inf'"), (Param("f", "float", 1.0, ""), {}, "not {}"),
-    (Param("f", "float", 1.0, ""), True, "not True"), (Param("f", "float", 1.0, ""), 10**400, "f is a number"),
-    (Param("b", "bool", False, ""), "perhaps", "b is yes or no, not 'perhaps'"),
-    (Param("b", "bool", False, ""), [], "yes or no"),
-    (Param("t", "text", None, ""), 3, "t is a text, not 3"),
-    (Param("t", "text", None, ""), "x" * (LONGEST + 1), "20,001 characters; 20,000 are the most"),
-    (Param("c", "choice", "red", "", ("red", "blue")), "bleu", "c is one of red, blue, not 'bleu'. Did you mean blue"),
-    (Param("c", "choice", "red", "", ("red", "blue")), ["red"], "c is one of red, blue"),
-    (Param("layers", "layers", None, ""), "1;2", "layers are numbers such as 3, or 0-2,5, not '1;2'"),
-    (Param("layers", "layers", None, ""), [1, "x"], "layers are numbers"),
-    (Param("layers", "layers", None, ""), [True], "layers are numbers"),
-    (Param("layers", "layers", None, ""), 1.5, "layers are numbers"),
-    (Param("layers", "layers", None, ""), "3-1", "counts backwards; write 1-3"),
-    (Param("layers", "layers", None, ""), "0-999999999", "10,000 numbers are the most"),
-    (Param("other", "model", None, ""), ["a"], "other is the name of a model"),
+    (INT, "three", "k is 'three'; it must be a whole number from 1 to 9"), (INT, 2.5, "k is 2.5; it must be a whole"),
+    (INT, True, "k is True"), (INT, [1], r"k is \[1\]"), (INT, "1e3", "k is '1e3'"), (INT, float("nan"), "k is nan"),
+    (INT, 10**400, "whole number"), (INT, "9" * 5000, "k is '9999.*…"), (INT, 0, "k is 0; .* from 1 to 9"),
+    (INT, "10", "from 1 to 9"), (replace(INT, most=None), -1, "k is -1; it must be a whole number of at least 1"),
+    (replace(FLOAT, least=0.5, most=2), "2.5", "f is '2.5'; it must be a number from 0.5 to 2"),
+    (FLOAT, "inf", "f is 'inf'; it must be a number"), (FLOAT, {}, "f is {}"), (FLOAT, True, "f is True"),
+    (FLOAT, 10**400, "must be a number"), (YES_NO, "perhaps", "b is 'perhaps'; it must be true or false"),
+    (YES_NO, [], "true or false"), (TYPED, 3, "t is 3; it must be a text"),
+    (TYPED, "x" * (LONGEST + 1), "20,001 characters; 20,000 are the most"),
+    (COLOUR, "bleu", "c is 'bleu'; it must be one of red, blue. Did you mean blue"), (COLOUR, ["red"], "red, blue"),
+    (NUMBERS, "1;2", "layers is '1;2'; it must be numbers such as 3, or 0-2,5"), (NUMBERS, [1, "x"], "numbers such as"),
+    (NUMBERS, [True], "numbers such as"), (NUMBERS, 1.5, "numbers such as"),
+    (NUMBERS, "3-1", "counts backwards; write 1-3"), (NUMBERS, "0-999999999", "10,000 numbers are the most"),
+    (ModelSetting(name="other", key="similarity.other"), ["a"], "must be the name of a model"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("param", "value", "words"), BAD)
 def test_bad_values_are_refused_in_words(param, value, words):
     with pytest.raises(InputError, match=words) as refused:
-        param.checked(value)
+        param.parse(value)
     assert len(str(refused.value)) < 200
 
 
@@ -318,22 +312,17 @@ def test_bad_values_are_refused_in_words(param, value, words):
     ("param", "value", "wanted"),
     [
         (INT, " 7 ", 7), (INT, 3.0, 3), (INT, None, 5), (INT, "", 5), (INT, " ", 5),
-        (Param("n", "int", 0, ""), "-1", -1),
-        (Param("f", "float", 1.0, ""), "0.25", 0.25), (Param("f", "float", 1.0, ""), 2, 2.0),
-        (Param("b", "bool", False, ""), "Yes", True), (Param("b", "bool", True, ""), "off", False),
-        (Param("b", "bool", True, ""), False, False),
-        (Param("t", "text", None, ""), " is ", " is "), (Param("t", "text", None, ""), "", None),
-        (Param("c", "choice", "red", "", ("red", "blue")), " blue", "blue"),
-        (Param("layers", "layers", None, ""), "all", None), (Param("layers", "layers", None, ""), 3, [3]),
-        (Param("layers", "layers", None, ""), "0 - 2, 5 -1", [0, 1, 2, 5, -1]),
-        (Param("layers", "layers", None, ""), "0-2，5，-1", [0, 1, 2, 5, -1]),
-        (Param("layers", "layers", None, ""), [2, "4-5"], [2, 4, 5]),
+        (replace(INT, least=None), "-1", -1), (FLOAT, "0.25", 0.25), (FLOAT, 2, 2.0), (YES_NO, "Yes", True),
+        (replace(YES_NO, default=True), "off", False), (replace(YES_NO, default=True), False, False),
+        (TYPED, " is ", " is "), (TYPED, "", None), (COLOUR, " blue", "blue"), (NUMBERS, "all", None),
+        (NUMBERS, 3, [3]), (NUMBERS, "0 - 2, 5 -1", [0, 1, 2, 5, -1]), (NUMBERS, "0-2，5，-1", [0, 1, 2, 5, -1]),
+        (NUMBERS, [2, "4-5"], [2, 4, 5]),
     ],
 )  # fmt: skip
 def test_good_values_become_what_they_mean(param, value, wanted):
-    got = param.checked(value)
+    got = param.parse(value)
     assert got == wanted and type(got) is type(wanted)
-    assert param.checked(got) == wanted  # looking twice changes nothing
+    assert param.parse(got) == wanted  # looking twice changes nothing
 
 
 def test_what_is_asked_is_looked_at_before_the_model_runs():
@@ -343,7 +332,7 @@ def test_what_is_asked_is_looked_at_before_the_model_runs():
     ):
         asked.ask(pipe, TEXT, layer=1)
     with pytest.raises(InputError, match="parameters has no parameter 'text2'; it has none"):
-        checked(replace(QUESTIONS["parameters"], params=()), {"text2": 1})
+        replace(QUESTIONS["parameters"], params=()).checked({"text2": 1})
     for name in ("text", "pipe", "self"):  # a page may say anything
         with pytest.raises(InputError, match=f"no parameter '{name}'"):
             asked.ask(pipe, TEXT, **{name: "x"})
@@ -378,7 +367,7 @@ def test_the_table_can_be_sent_and_drawn():
         assert one.help.endswith((".", "?")) and one.title.endswith("?")
         for param in one.params:
             assert param.help.endswith("."), param
-            assert param.default is None or param.checked(param.default) == param.default
+            assert param.default is None or param.parse(param.default) == param.default
     groups = [one.group for one in QUESTIONS.values()]
     assert groups == sorted(groups, key=groups.index)  # each group stands together
     both, single = model("t5", "seq2seq-lm"), model(*GPT)
@@ -393,3 +382,16 @@ def test_a_page_is_not_told_the_names_of_python(name):
         QUESTIONS[name].ask(model("bert", "masked-lm"), "the cat sat", "the dog sat" if name == "patching" else None)
     assert "[MASK]" in str(told.value)
     assert "=" not in str(told.value)
+
+
+def test_every_word_has_its_chinese():
+    """Titles, helps, labels, groups, and the reasons why a model cannot answer: none is only in English."""
+    for one in QUESTIONS.values():
+        sent = one.to_dict()
+        chinese = chinese_of(sent)
+        assert {"title", "help", "group_title"} <= set(chinese)
+        assert chinese["title"].endswith("？") and chinese["help"].endswith(("。", "？"))
+        for n, param in enumerate(one.params):
+            assert {"label", "help"} <= set(chinese["params"][str(n)]), param.name
+    unfit = [q.fits(model(*key)) for key in MODELS for q in QUESTIONS.values()]
+    assert all(isinstance(reason, Message) and reason.chinese != reason for reason in unfit if reason is not None)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.explain.reading import at_rest, call
+from clearhead.explain.inference import call, eval_mode
 from clearhead.models import family
 from clearhead.pipeline import TextPipeline
 from tests.tiny import TEXT, tiny_pipeline, tokenizer
@@ -93,13 +93,13 @@ def test_what_cannot_be_read():
         unknown.read("the cat", target="a")
 
 
-def test_a_model_in_training_is_seen_at_rest():
+def test_a_model_in_training_is_seen_as_it_answers():
     pipe = tiny_pipeline("gpt2")
     reading = pipe.read(TEXT)
-    with at_rest(pipe.model):
+    with eval_mode(pipe.model):
         quiet = call(pipe, reading).logits
     pipe.model.train()
-    with at_rest(pipe.model):
+    with eval_mode(pipe.model):
         again = call(pipe, reading).logits
     assert torch.equal(quiet, again) and not again.requires_grad
     assert pipe.model.training and all(module.training for module in pipe.model.modules())

@@ -16,7 +16,7 @@ from clearhead.nn.tracing import trace
 from tests.explain.copying import copying_gpt2
 from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, tiny_pipeline
 
-MODULE = importlib.import_module("clearhead.explain.saliency")  # its function has the same name
+MODULE = importlib.import_module("clearhead.explain.attribution")
 SHORT = {
     **{name: {"text": "the cat sat", "target": " on the"} for name in CAUSAL},
     **{name: {"text": "the [MASK] sat on [MASK]"} for name in MASKED},
@@ -339,7 +339,7 @@ def test_what_cannot_be_explained():
         (gpt, "the cat", {"against": 9999, "max_new_tokens": 3}, "no token 9999"),
         (gpt, "the cat " * 40, {}, "at most"),
         (gpt, " ", {}, "no text"),
-        (bert, "the cat", {}, r"no gap.*\[MASK\]"),
+        (bert, "the cat", {}, r"no hidden word.*\[MASK\]"),
         (bert, "the [MASK]", {"max_new_tokens": 3}, "does not write"),
         (bert, "the [MASK]", {"steps": 0}, "steps"),
         (t5, "the cat", {"max_new_tokens": 0}, "nothing is written"),

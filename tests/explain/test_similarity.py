@@ -8,8 +8,8 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.explain import similarity
-from clearhead.explain.reading import call
-from clearhead.explain.similarity import _Layer, _spans, _stretches, _value
+from clearhead.explain.inference import call
+from clearhead.explain.similarity import _LayerStates, _spans, _stretches, _value
 from clearhead.nn.tracing import trace
 from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, tiny_pipeline
 
@@ -21,11 +21,11 @@ def normal(*shape, seed=0):
 
 
 def cka(x, y, unbiased=False):
-    return _value(_Layer.of(x), _Layer.of(y), "cka", unbiased, 0.99)
+    return _value(_LayerStates.of(x), _LayerStates.of(y), "cka", unbiased, 0.99)
 
 
 def cca(x, y, variance=1.0):
-    return _value(_Layer.of(x), _Layer.of(y), "cca", False, variance)
+    return _value(_LayerStates.of(x), _LayerStates.of(y), "cca", False, variance)
 
 
 def written_out(x, y, unbiased):
@@ -89,7 +89,7 @@ def test_cca_does_not_see_any_invertible_map():
 def test_cca_keeps_few_directions():
     x = normal(100, 40)
     x[:, 0] *= 100
-    layer = _Layer.of(x)
+    layer = _LayerStates.of(x)
     assert layer.strongest(0.9).shape == (100, 1)  # one direction holds almost everything
     assert layer.strongest(1.0).shape == (100, 10)  # and never more than one for ten tokens
     assert cca(x, normal(100, 40, seed=1)) < 0.5
@@ -191,7 +191,7 @@ def test_states_that_are_all_alike():
 def test_what_cannot_be_asked():
     pipe = tiny_pipeline("gpt2")
     for texts, options, says in (
-        (TEXT, {"measure": "cak"}, "Did you mean cka"), (TEXT, {"measure": "cca", "unbiased": True}, "chance"),
+        (TEXT, {"measure": "cak"}, "or .cca., not .cak."), (TEXT, {"measure": "cca", "unbiased": True}, "chance"),
         (TEXT, {"variance": 0.0}, "share"), (TEXT, {"skip": -1}, "whole number"), ([], {}, "no text"),
         (TEXT, {"skip": 500}, "smaller skip"), ("the", {}, "more text"),
         (TEXT, {"layers_a": 4}, "0 .the embedding. to 3"), ([" "], {}, "at least one word"),

@@ -138,7 +138,7 @@ def test_out_of_range(gpt, options, says):
 
 
 def test_empty_text(gpt):
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises(InputError, match="no text"):
         walk(gpt, "   ")
 
 

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 import clearhead as ch
 from clearhead import zoo
-from clearhead.explain.questions import QUESTIONS, Question
+from clearhead.explain.question import Question
+from clearhead.explain.questions import QUESTIONS
 from clearhead.server.limits import Limits
 from clearhead.studio.app import Studio
 from clearhead.studio.requests import OPTIONS
@@ -72,7 +74,7 @@ def test_no_path_leads_out(page, path):
 
 def test_state(page, studio):
     state = page.get("/api/state").json()
-    assert set(state) - {"zh"} == {"version", "models", "questions", "options", "limits", "runs", "hub"}
+    assert set(state) - {"zh"} == {"version", "models", "questions", "write", "limits", "runs", "hub"}
     assert state["version"] == ch.__version__
     assert (state["runs"], state["hub"]) == (False, False)
     found = {model["name"]: model for model in state["models"]}
@@ -84,6 +86,10 @@ def test_state(page, studio):
     }  # fmt: skip
     assert "Apache-2.0" in found["translate-en-de"]["license"]
     assert [question["name"] for question in state["questions"]] == list(QUESTIONS)
+    chinese = state["zh"]["questions"]["0"]
+    assert (chinese["title"], chinese["params"]["0"]["label"]) == ("注意力权重：谁在看谁？", "层")
+    assert [param["name"] for param in state["write"]["params"]][:2] == ["max_new_tokens", "temperature"]
+    assert set(state["zh"]["write"]["params"]) == {str(n) for n in range(len(state["write"]["params"]))}
     assert state["limits"]["characters"] == studio.limits.characters
 
 
@@ -243,10 +249,11 @@ def test_errors_in_a_stream_have_both_languages(page):
 
 
 def test_a_mistake_of_ours_becomes_words_and_no_trace(page, monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise ZeroDivisionError("at /secret/path")
 
-    monkeypatch.setitem(QUESTIONS, "broken", Question("broken", "walk", "", "", "", (), broken))
+    question = Question(name="broken", kind="walk", group="answer", params=(), answer=broken)
+    monkeypatch.setitem(QUESTIONS, "broken", question)
     asked = {**ASK, "question": "broken"}
     last = events_of(page.post("/api/ask", json=asked))[-1]
     assert last["event"] == "error"
@@ -265,12 +272,11 @@ def test_a_finding_is_saved_as_it_was_shown(page, monkeypatch):
     calls = []
     real = QUESTIONS["next-token"]
 
-    def counted(*args):
+    def counted(*args, **values):
         calls.append(1)
-        return real.answer(*args)
+        return real.answer(*args, **values)
 
-    values = {name: getattr(real, name) for name in ("kind", "group", "title", "help", "params")}
-    monkeypatch.setitem(QUESTIONS, "counted", Question("counted", answer=counted, **values))
+    monkeypatch.setitem(QUESTIONS, "counted", replace(real, name="counted", answer=counted))
     asked = {**ASK, "question": "counted"}
     shown = events_of(page.post("/api/ask", json=asked))[-1]["finding"]
     answer = page.post("/api/page", json=asked)

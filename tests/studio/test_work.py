@@ -3,12 +3,13 @@
 import http.client
 import json
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 
 import clearhead as ch
-from clearhead.explain.questions import QUESTIONS, Question
+from clearhead.explain.questions import QUESTIONS
 from clearhead.nn import trace
 from clearhead.nn.tracing import is_tracing
 from clearhead.server.errors import BusyError, UnknownModelError
@@ -25,14 +26,14 @@ TEXT = "The robot said"
 def slow_question(passes):
     """A question that never ends by itself: it runs the model again and again, and counts."""
 
-    def answer(pipe, text, second, values):
+    def answer(pipe, text, second):
         ids = pipe.encode_prompts(text)[1]
         while True:
             with torch.no_grad():
                 pipe.model(ids)
             passes.append(threading.get_ident())
 
-    return Question("endless", "walk", "", "", "", (), answer)
+    return replace(QUESTIONS["walk"], params=(), answer=answer)
 
 
 def asked(question="endless", **more):

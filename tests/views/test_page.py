@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from clearhead.errors import InputError
+from clearhead.explain.ablation import ablation
 from clearhead.explain.finding import Finding
 from clearhead.explain.next_token import Candidate, NextTokens
-from clearhead.explain.walk import Column, Step, Vector, Walk
+from clearhead.explain.walk import Column, Vector, Walk, WalkStep, walk
 from clearhead.views import page as pages
 from clearhead.views.page import WEB, compact, fragment, modules, page, script_json
+from tests.tiny import TEXT, tiny_pipeline
 
 KINDS = [
     "attention", "attention-steps", "query-key", "ablation", "saliency", "neurons", "top-tokens", "factors",
@@ -32,10 +34,11 @@ def next_tokens(text="Once upon a", token=" time"):
 
 def small_walk():
     steps = [
-        Step("Embedding", "Token 7 becomes a vector of 4 numbers.", "embed.output", [Vector("token", [0.5, -1.0], 4)]),
-        Step("Score, scale, mask, softmax", "Multiplied by 0.5.", "layers.0.attention.weights",
+        WalkStep("Embedding", "Token 7 becomes a vector of 4 numbers.", "embed.output",
+                 [Vector("token", [0.5, -1.0], 4)]),
+        WalkStep("Score, scale, mask, softmax", "Multiplied by 0.5.", "layers.0.attention.weights",
              columns=[Column("score", [1.0, None]), Column("weight", [1.0, 0.0], True)]),
-        Step("The next token", "All 50 words.", "logits", guesses=[(" time", 0.9), ("!", 0.1)]),
+        WalkStep("The next token", "All 50 words.", "logits", guesses=[(" time", 0.9), ("!", 0.1)]),
     ]  # fmt: skip
     return Walk("a model", ["Once", " upon"], 0, 0, 1, 2, 2, steps)
 
@@ -103,6 +106,15 @@ def test_large_arrays_travel_exactly():
     assert packed["layers"] == list(range(1000))  # whole numbers and words stay what they are
     assert packed["names"] == ["a"] * 600
     assert compact(finding_of("attention", weights=weights[:1, :1, :2]))["weights"][0][0][0][1] is None
+
+
+def test_what_a_finding_says_itself_has_its_chinese_beside_it(tmp_path):
+    found = ablation(tiny_pipeline("gpt2"), TEXT)
+    packed = compact(found)
+    assert packed["what"] == "how far the probabilities of the next token move, in bits"
+    assert packed["$zh"] == {"what": "下一个词元的概率变化，以比特计"}
+    assert "$zh" not in found.to_dict()
+    assert compact(walk(tiny_pipeline("gpt2"), TEXT))["$zh"]["steps"]["0"]["title"] == "嵌入"
 
 
 def test_json_in_a_script_has_no_markup():
@@ -182,6 +194,18 @@ def test_packed_numbers_come_back_and_leave_as_json_and_csv(tmp_path):
     assert back["values"][3][4] is None
     np.testing.assert_array_equal(np.nan_to_num(np.array(back["values"], dtype=np.float32)), np.nan_to_num(values))
     assert table == 'a,"b,""c"\n1,\n'
+
+
+@node
+def test_chinese_lies_over_english(tmp_path):
+    script = """import { overlay } from './overlay.js';
+    import { json } from './numbers.js';
+    const steps = [{ title: 'b', n: 1 }, { title: 'c', n: 2 }];
+    const finding = { what: 'a', steps, $zh: { steps: { 1: { title: '丙' } } } };
+    const over = overlay(finding, finding.$zh);
+    console.log(JSON.stringify([over.steps, finding.steps[1].title, JSON.parse(json(finding)).$zh ?? null]))"""
+    steps = [{"title": "b", "n": 1}, {"title": "丙", "n": 2}]
+    assert run(script, tmp_path) == [steps, "c", None]
 
 
 @node

@@ -19,7 +19,7 @@ from clearhead.explain.next_token import next_token
 from clearhead.explain.parameters import parameters
 from clearhead.explain.patching import patching
 from clearhead.explain.positions import positions
-from clearhead.explain.prediction import Answer, Choice, Prediction, prediction
+from clearhead.explain.prediction import LabelScore, PredictedAnswer, Prediction, prediction
 from clearhead.explain.query_key import query_key
 from clearhead.explain.saliency import saliency
 from clearhead.explain.sampling import sampling
@@ -141,8 +141,8 @@ def test_patching_shows_the_texts_and_the_effect(pipe):
 
 
 def test_of_many_labels_the_likeliest_are_shown_as_they_are():
-    choices = [Choice(f"[/b] label {n}", (12 - n) / 78, 0.0) for n in range(12)]
-    text = printed(Prediction("small", "sequence-classification", [], [Answer("label", None, choices)]), 80)
+    choices = [LabelScore(f"[/b] label {n}", (12 - n) / 78, 0.0) for n in range(12)]
+    text = printed(Prediction("small", "sequence-classification", [], [PredictedAnswer("label", None, choices)]), 80)
     assert "[/b] label 9" in text
     assert "label 10" not in text
     assert "2 more, 3.8% together" in text

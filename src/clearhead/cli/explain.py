@@ -13,8 +13,8 @@ from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, prin
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
-    from clearhead.explain.params import Param
-    from clearhead.explain.questions import Question
+    from clearhead.explain.question import Question
+    from clearhead.explain.settings import Setting
     from clearhead.pipeline import Pipeline
 
 SECOND = {
@@ -69,7 +69,7 @@ def command(
       clearhead explain comparison --show
     """
     with waiting("Getting ready …"):
-        from clearhead.explain.questions import checked, question
+        from clearhead.explain.questions import question
 
     def load(where: str) -> Pipeline:
         return open_model(where, task if where == model else None, dtype, device, revision if where == model else None)
@@ -83,7 +83,7 @@ def command(
     if show:
         _show(asked, load(model) if model else None, as_json)
         return
-    params = checked(asked, _named(settings or []))
+    params = asked.checked(_named(settings or []))
     check_target(save, overwrite, browse)
     given = _text(asked, text, file)
     model = model or DEFAULT
@@ -146,7 +146,7 @@ def _list(pipe: Pipeline | None, as_json: bool) -> None:
     group = ""
     for name, one in QUESTIONS.items():
         if one.group != group:
-            console.print(Text(("\n" if group else "") + one.group, style="bold"))
+            console.print(Text(("\n" if group else "") + one.group_title, style="bold"))
             group = one.group
         if (reason := reasons[name]) is not None:
             console.print(Text(f"  {name:{longest}}  – {reason}", style="dim"))
@@ -183,13 +183,13 @@ def _show(asked: Question, pipe: Pipeline | None, as_json: bool) -> None:
     console.print(table)
 
 
-def _default(param: Param) -> str:
+def _default(param: Setting) -> str:
     plain: dict[Any, str] = {None: "–", True: "yes", False: "no"}
     return plain[param.default] if param.default is None or isinstance(param.default, bool) else str(param.default)
 
 
-def _possible(param: Param) -> str:
+def _possible(param: Setting) -> str:
     """What a value can be, as the end of a sentence in brackets."""
     words = ", ".join(param.choices) or param.bounds or {"bool": "yes or no", "model": "a model"}.get(param.kind, "")
-    only = " For encoder–decoders." if param.only else ""
+    only = " For encoder–decoders." if param.encoder_decoder_only else ""
     return f"{only} ({words})" if words else only

@@ -1,13 +1,14 @@
 """From a trace to a finding: plain dataclasses of numbers and strings, which views draw."""
 
 from clearhead.explain.ablation import Ablation, ablation
-from clearhead.explain.attention import Attention, HeadSummary, attention, induction_scores
+from clearhead.explain.attention import AttentionWeights, HeadSummary, attention
 from clearhead.explain.attention_steps import AttentionSteps, attention_steps
 from clearhead.explain.beams import Beams, beams
 from clearhead.explain.caching import Caching, caching
 from clearhead.explain.factors import Factors, factors
 from clearhead.explain.finding import Finding
 from clearhead.explain.hidden_states import Comparison, HiddenStates, hidden_states
+from clearhead.explain.induction import induction_scores
 from clearhead.explain.neurons import Neurons, TopTokens, neurons, top_tokens
 from clearhead.explain.next_token import NextTokens, next_token
 from clearhead.explain.parameters import Parameters, parameters
@@ -23,8 +24,8 @@ from clearhead.units import TokenUnit
 
 __all__ = [
     "Ablation",
-    "Attention",
     "AttentionSteps",
+    "AttentionWeights",
     "Beams",
     "Caching",
     "Comparison",

@@ -1,9 +1,9 @@
-"""What a head is worth: take it away, and see how the model's answer changes."""
+"""Head ablation: take a head away, and see how the model's answer changes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Literal
@@ -13,15 +13,19 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.attention import Kind, Look, Places, look
+from clearhead.explain.attention_site import AttentionSide, AttentionSite, attention_site
+from clearhead.explain.capabilities import has_probabilities, reads_text
 from clearhead.explain.finding import Finding
-from clearhead.explain.next_token import Candidate
-from clearhead.explain.reading import at_rest
-from clearhead.explain.scores import rows_at_once, scores_of
-from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.explain.indices import Indices, checked_count
+from clearhead.explain.inference import eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.scores import Candidate, answer_scores, batch_size_for
+from clearhead.explain.settings import ANSWER_POSITION, HEADS, LAYERS, SIDE, TARGET, Setting, chosen_word, count
+from clearhead.explain.word_choice import token_or_label
+from clearhead.messages import say
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline
-from clearhead.units import TokenUnit
+from clearhead.units import Unit
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,8 +44,8 @@ class Ablation(Finding):
     kind: ClassVar[str] = "ablation"
 
     model: str
-    side: Kind
-    tokens: list[TokenUnit]
+    side: AttentionSide
+    tokens: Sequence[Unit]
     layers: list[int]
     heads: list[int]
     effect: np.ndarray
@@ -62,8 +66,8 @@ def ablation(
     text: str,
     pair: str | None = None,
     target: str | None = None,
-    layers: Places = None,
-    heads: Places = None,
+    layers: Indices = None,
+    heads: Indices = None,
     position: int | None = None,
     chosen: str | int | None = None,
     how: Literal["zero", "mean"] = "zero",
@@ -73,51 +77,50 @@ def ablation(
     """Take heads away one by one. The effect is how far all chances move (KL divergence, in bits), or, with a chosen
     token or label, how much its score rises (or falls, where it is negative).
 
-    position   which answer is looked at; by default the next token (of an encoder–decoder without a target, the first
+    position   which answer is site at; by default the next token (of an encoder–decoder without a target, the first
                it writes), the first masked word, or the label of the text
     chosen     a token (or a label), by its text or id
     how        "zero": the head says nothing; "mean": it says the same everywhere, what it says on average in this text
     side       "self"; of an encoder–decoder the heads of its "encoder", "decoder" or "cross" (the default)
     """
     if how not in ("zero", "mean"):
-        raise InputError(f"A head is taken away by how='zero' or how='mean', not {how!r}.")
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
-        raise InputError(f"top_k is {top_k!r}; ask for at least one.")
-    answer = scores_of(pipe)
-    if chosen is None and not answer.rivals:
-        labels = ", ".join(answer.names(list(range(pipe.model.config.num_labels))))
-        raise InputError(f"This model scores each label by itself. Choose one: {labels}.")
+        raise InputError(say("explain.ablate_how", how=repr(how)))
+    checked_count("top_k", top_k)
+    answer = answer_scores(pipe)
+    if chosen is None and not answer.exclusive:
+        labels = answer.names(list(range(pipe.model.config.num_labels)))
+        raise InputError(say("explain.choose_a_label", labels=labels))
     if target is None and position is None and answer.writes:
         target = ""  # the first token that would be written
-    looked = look(pipe, text, pair, target, side)
-    layers, heads = looked.choose(layers, heads)
-    where = answer.place(looked.reading, position)
+    site = attention_site(pipe, text, pair, target, side)
+    layers, heads = site.layers(layers), site.heads(heads)
+    where = answer.position(site.reading, position)
     runs = list(product(layers, heads))
     changed: list[Tensor] = []
-    with at_rest(pipe.model):
-        fixed = _fixed(looked)
-        time = max(len(looked.queries), len(looked.keys))
-        size = rows_at_once(time, pipe.model.config.hidden_size, looked.head_count) - 1
+    with eval_mode(pipe.model):
+        fixed = site.encoder_outputs()
+        time = max(len(site.queries), len(site.keys))
+        size = batch_size_for(time, pipe.model.config.hidden_size, site.head_count) - 1
         for first in range(0, len(runs), size):
             group = runs[first : first + size]
-            with trace(pipe.model, replace=_without(looked, group, how)):  # the last row is the whole model
-                scores = answer.rows(looked.reading, where, len(group) + 1, fixed).double().cpu()
+            with trace(pipe.model, replace=_without(site, group, how)):  # the last row is the whole model
+                scores = answer.rows(site.reading, where, len(group) + 1, fixed).double().cpu()
             changed += scores[:-1]
         before, after = scores[-1], torch.stack(changed)
     if chosen is None:
-        effect, what = _divergence(before, after), f"how far the chances of {answer.of} move, in bits"
+        effect, what = _divergence(before, after), say("explain.probabilities_move", answer=answer.name)
     else:
         id_ = answer.id_of(chosen, len(before))
-        effect, what = after[:, id_] - before[id_], f"change of the score of {answer.names([id_])[0]!r}"
+        effect, what = after[:, id_] - before[id_], say("explain.score_change", name=repr(answer.names([id_])[0]))
     best = int(effect.abs().argmax())
     return Ablation(
-        pipe.name, looked.side, looked.queries, layers, heads,
+        pipe.name, site.side, site.queries, layers, heads,
         effect.reshape(len(layers), len(heads)).float().numpy(), what, where, runs[best],
         answer.likeliest(before, top_k), answer.likeliest(after[best], top_k),
     )  # fmt: skip
 
 
-def _without(looked: Look, runs: list[tuple[int, int]], how: str) -> dict[str, Callable[[Tensor], Tensor]]:
+def _without(site: AttentionSite, runs: list[tuple[int, int]], how: str) -> dict[str, Callable[[Tensor], Tensor]]:
     """Row n of a batch runs without the nth of these heads; rows beyond them are whole."""
     by_layer: dict[int, list[tuple[int, int]]] = {}
     for row, (layer, head) in enumerate(runs):
@@ -133,18 +136,28 @@ def _without(looked: Look, runs: list[tuple[int, int]], how: str) -> dict[str, C
 
         return take
 
-    return {looked.tap(layer, "heads"): taking(pairs) for layer, pairs in by_layer.items()}
-
-
-def _fixed(looked: Look) -> dict[str, Tensor]:
-    """What the encoder says, where none of its heads is taken away: copies of the text share it."""
-    model = looked.pipe.model
-    if not isinstance(model, EncoderDecoderModel) or looked.side == "encoder":
-        return {}
-    return {"encoder_outputs": model.encode(looked.reading.inputs["input_ids"], None, None)}
+    return {site.tap(layer, "heads"): taking(pairs) for layer, pairs in by_layer.items()}
 
 
 def _divergence(before: Tensor, after: Tensor) -> Tensor:
     """How many bits the chances after, (rows, size), are from those before, (size,): 0 where nothing changed."""
     was, now = before.log_softmax(-1), after.log_softmax(-1)
     return (torch.where(was > -math.inf, was.exp() * (was - now), 0.0).sum(-1) / math.log(2)).clamp(min=0)
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: str | None, chosen: str | None, k: int, **values: Any) -> Ablation:
+    return ablation(pipe, text, second, chosen=token_or_label(pipe, chosen, text), top_k=k, **values)
+
+
+QUESTION = Question(
+    name="ablation", kind="ablation", group="attention", answer=_answer, checks=(reads_text, has_probabilities),
+    second="pair",
+    params=(
+        LAYERS, HEADS, ANSWER_POSITION, chosen_word("ablation.chosen"),
+        Setting(name="how", key="ablation.how", type=Literal["zero", "mean"], default="zero"), SIDE, TARGET,
+        count("ablation.k", 10),
+    ),
+)  # fmt: skip

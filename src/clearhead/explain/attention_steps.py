@@ -1,4 +1,4 @@
-"""Attention in six steps, as one layer took them: vectors, products, scaling, softmax, weighted sum, all heads joined.
+"""Scaled dot-product attention in six steps, as one layer took them.
 
 Everything that happens between what enters a layer's attention and what leaves it, for all tokens and heads, so that
 a figure can stop at any step.
@@ -6,20 +6,24 @@ a figure can stop at any step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.explain.attention import Kind, look
+from clearhead.explain.attention_site import AttentionSide, attention_site
+from clearhead.explain.capabilities import no_segment_memory, reads_text
 from clearhead.explain.finding import Finding
+from clearhead.explain.inference import call, eval_mode
 from clearhead.explain.query_key import adds
-from clearhead.explain.reading import at_rest, call
+from clearhead.explain.question import Question
+from clearhead.explain.settings import LAYER, SIDE, TARGET
+from clearhead.messages import say
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline
-from clearhead.units import TokenUnit
+from clearhead.units import Unit
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,10 +44,10 @@ class AttentionSteps(Finding):
     kind: ClassVar[str] = "attention-steps"
 
     model: str
-    side: Kind
+    side: AttentionSide
     layer: int
-    tokens: list[TokenUnit]
-    keys: list[TokenUnit]
+    tokens: Sequence[Unit]
+    keys: Sequence[Unit]
     input: np.ndarray | None
     query: np.ndarray
     key: np.ndarray
@@ -67,29 +71,31 @@ def attention_steps(
     pipe: Pipeline, text: str, pair: str | None = None, target: str | None = None, layer: int = 0, side: str = "auto"
 ) -> AttentionSteps:
     """One layer's attention, from its input to its output. The arguments are those of `attention`."""
-    looked = look(pipe, text, pair, target, side)
-    (layer,), _ = looked.choose([layer], None)
-    block = looked.stack.blocks[layer]
-    part: Any = block.cross_attention if looked.side == "cross" else block.attention
-    names = {
-        name: looked.tap(layer, name) for name in ("query", "key", "value", "scores", "weights", "heads", "output")
-    }
-    if looked.side != "cross":
+    site = attention_site(pipe, text, pair, target, side)
+    (layer,), _ = site.layers([layer]), site.heads(None)
+    part = site.module(layer)
+    names = {name: site.tap(layer, name) for name in ("query", "key", "value", "scores", "weights", "heads", "output")}
+    if site.side != "cross":
         names["input"] = names["query"].replace("attention.query", "input")
-    with at_rest(pipe.model), trace(pipe.model, *names.values(), detach=True) as seen:
-        call(pipe, looked.reading)
-    found = {name: seen[tap][0].float().cpu().numpy() for name, tap in names.items()}
-    if found["key"].shape[1] != len(looked.keys):
-        raise InputError(
-            f"{pipe.model.family.title} also looks at what it remembers, which has no tokens to show. "
-            "Use attention, which shows the memory as one."
-        )
+    with eval_mode(pipe.model), trace(pipe.model, *names.values(), detach=True) as seen:
+        call(pipe, site.reading)
+    tensors = {name: seen[tap][0].float().cpu().numpy() for name, tap in names.items()}
+    if tensors["key"].shape[1] != len(site.keys):
+        raise InputError(say("explain.looks_at_memory", family=pipe.model.family.title))
     for name in ("key", "value"):  # as many as there are query heads, which may share them
-        found[name] = found[name].repeat(part.heads // part.kv_heads, axis=0)
+        tensors[name] = tensors[name].repeat(part.heads // part.kv_heads, axis=0)
     added = None
-    if looked.side != "cross" and adds(looked.stack, part):
-        added = found["scores"] - part.scale * (found["query"] @ found["key"].swapaxes(1, 2))
+    if site.side != "cross" and adds(site.stack, part):
+        added = tensors["scores"] - part.scale * (tensors["query"] @ tensors["key"].swapaxes(1, 2))
     return AttentionSteps(
-        pipe.name, looked.side, layer, looked.queries, looked.keys, found.get("input"), found["query"], found["key"],
-        found["value"], float(part.scale), added, found["scores"], found["weights"], found["heads"], found["output"],
+        pipe.name, site.side, layer, site.queries, site.keys, scale=float(part.scale), added=added,
+        answers=tensors.pop("heads"), input=tensors.pop("input", None), **tensors,
     )  # fmt: skip
+
+
+# ---- as a question
+
+QUESTION = Question(
+    name="attention-steps", kind="attention-steps", group="attention", answer=attention_steps,
+    checks=(reads_text, no_segment_memory), second="pair", params=(LAYER, SIDE, TARGET),
+)  # fmt: skip

@@ -13,9 +13,14 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.answering import writes
+from clearhead.explain.capabilities import can_write, has_tokenizer
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest
+from clearhead.explain.indices import checked_count
+from clearhead.explain.inference import eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import NEW_TOKENS, Setting
+from clearhead.explain.word_choice import text_or_none
+from clearhead.messages import say
 from clearhead.pipeline import Pipeline, as_text
 from clearhead.text.units import display_texts
 
@@ -101,13 +106,9 @@ def beams(
     length_penalty, early_stopping   as in `generate`; by default the model's own
     beside           greedy: how many of the tokens that were not taken are shown at each step
     """
-    if not writes(pipe):
-        raise InputError(
-            f"{pipe.name or 'This model'} is loaded for {pipe.model.task} and does not write, so nothing is searched. "
-            "Choose a GPT-like model or an encoder–decoder."
-        )
-    if isinstance(beside, bool) or not isinstance(beside, int) or beside < 0:
-        raise InputError(f"beside is {beside!r}; it is a whole number, 0 or more.")
+    if not pipe.model.can_generate:
+        raise InputError(say("explain.does_not_write", task=pipe.model.task))
+    checked_count("beside", beside, least=0)
     search: dict[str, Any] = {
         "num_beam_groups": 1,
         "diversity_penalty": 0.0,
@@ -119,7 +120,7 @@ def beams(
     writing = as_text(pipe).watch(text, **search, **asked)
     run, target = writing.run, pipe.tokenizer.target
     tree = _Tree(lambda ids: display_texts(target, ids))
-    with at_rest(pipe.model):
+    with eval_mode(pipe.model):
         if num_beams > 1:
             run.finish(tree.considered)
         else:
@@ -202,3 +203,21 @@ class _Tree:
             found.append(node)
             node = self.nodes[node].parent
         return found[::-1]
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: None, **values: Any) -> Beams:
+    return beams(pipe, text_or_none(text), **values)
+
+
+QUESTION = Question(
+    name="beams", kind="beams", group="answer", answer=_answer, checks=(has_tokenizer, can_write), text=False,
+    params=(
+        Setting(name="num_beams", key="beams.num_beams", type=int, default=4, least=1, most=16),
+        replace(NEW_TOKENS, key="write_at_most", default=12, least=1),
+        Setting(name="length_penalty", key="beams.length_penalty", type=float, least=-10, most=10),
+        Setting(name="beside", key="beams.beside", type=int, default=3, least=0, most=20),
+    ),
+)  # fmt: skip

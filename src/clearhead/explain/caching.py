@@ -1,4 +1,4 @@
-"""What the key/value cache saves: step by step, what is computed anew without it and only read with it.
+"""What the KV cache (of keys and values) saves: step by step, what is computed anew without it and only read with it.
 
 Nothing is timed. The multiply-adds are counted from the shapes of the model's own matrices and from what each layer
 sees of the text that the model writes here.
@@ -7,23 +7,25 @@ sees of the text that the model writes here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from torch import nn
 
 from clearhead.errors import InputError
-from clearhead.explain.answering import answer, writes
+from clearhead.explain.capabilities import can_write, has_kv_cache, has_tokenizer
+from clearhead.explain.continuation import continued
 from clearhead.explain.finding import Finding
-from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.explain.question import Question
+from clearhead.explain.settings import NEW_TOKENS
+from clearhead.messages import say
 from clearhead.models.model import Model
-from clearhead.models.stack_model import TokenModel
-from clearhead.nn import Attention, Block, Stack
+from clearhead.nn import Attention, Block
 from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
-class Step:
+class CacheStep:
     """One token is written.
 
     token      the token that this step writes
@@ -62,7 +64,7 @@ class Caching(Finding):
     prompt: int
     layers: int
     bytes: int
-    steps: list[Step]
+    steps: list[CacheStep]
 
     @property
     def saved(self) -> float:
@@ -78,28 +80,25 @@ class Caching(Finding):
 def caching(pipe: Pipeline, text: str, max_new_tokens: int | None = 12) -> Caching:
     """The model goes on with the text (or answers it) for so many tokens; its steps are counted both ways."""
     model = pipe.model
-    if not writes(pipe):
-        raise InputError(
-            f"{pipe.name or 'This model'} is loaded for {model.task} and does not write, so it needs no cache. "
-            "Choose a GPT-like model or an encoder–decoder."
-        )
+    if not pipe.model.can_generate:
+        raise InputError(say("explain.does_not_write", task=pipe.model.task))
     if hasattr(model.config, "mem_len"):
-        raise InputError(f"{model.family.title} keeps a memory of earlier states in place of a cache.")
+        raise InputError(say("explain.memory_for_cache", family=model.family.title))
     if max_new_tokens == 0:
-        raise InputError("With max_new_tokens=0 nothing is written. Give 1 or more.")
-    found = answer(pipe, text, max_new_tokens=max_new_tokens)
-    tokens = [token.text for token in found.reading.outputs]
-    source = [token.text for token in found.reading.units] if found.reading.target else []
+        raise InputError(say("explain.nothing_written"))
+    written = continued(pipe, text, max_new_tokens=max_new_tokens)
+    tokens = [token.text for token in written.reading.outputs]
+    source = [token.text for token in written.reading.units] if written.reading.target else []
     costs = _Costs(model, len(source))
     steps = []
-    for length in range(found.begin, len(tokens)):  # the step that writes tokens[length] has read all before it
-        first = length == found.begin
+    for length in range(written.begin, len(tokens)):  # the step that writes tokens[length] has read all before it
+        first = length == written.begin
         computed = length if first else 1
         work = costs.of(length - computed, length, looks_up=first)
         without = costs.of(0, length, looks_up=True)
-        steps.append(Step(tokens[length], length, computed, costs.seen(length), work, without, costs.kept(length)))
+        steps.append(CacheStep(tokens[length], length, computed, costs.seen(length), work, without, costs.kept(length)))
     each = next(model.parameters()).element_size() if not model.quantized else 4  # activations stay fp32 then
-    return Caching(pipe.name, tokens, source, found.begin, len(costs.blocks), each, steps)
+    return Caching(pipe.name, tokens, source, written.begin, len(costs.blocks), each, steps)
 
 
 class _Costs:
@@ -107,8 +106,8 @@ class _Costs:
 
     def __init__(self, model: Model, source: int) -> None:
         like = model.family.make(model.config, model.task, device="meta")  # also where the weights are packed
-        assert isinstance(like, TokenModel | EncoderDecoderModel) and like.language_head is not None
-        stack: Stack = like.decoder if isinstance(like, EncoderDecoderModel) else like.stack
+        assert like.language_head is not None
+        stack = like.output_stack
         self.blocks: list[Block] = stack.blocks
         self.source = source
         self.crosses = [block.cross_attention for block in self.blocks if block.cross_attention is not None]
@@ -151,3 +150,16 @@ def _width(attention: Attention) -> int:
 
 def _kept_width(attention: Attention) -> int:
     return attention.kv_heads * attention.head_dim
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: None, max_new_tokens: int) -> Caching:
+    return caching(pipe, text, max_new_tokens)
+
+
+QUESTION = Question(
+    name="cache", kind="cache", group="answer", answer=_answer, checks=(has_tokenizer, can_write, has_kv_cache),
+    params=(replace(NEW_TOKENS, key="write_at_most", default=12, least=1),),
+)  # fmt: skip

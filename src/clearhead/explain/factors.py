@@ -1,4 +1,4 @@
-"""Many neurons, few themes: the activations of whole layers as a sum of a few factors (non-negative factorisation).
+"""Many neurons, few themes: the activations of layers as a sum of a few factors (non-negative factorisation).
 
 activations (neurons, tokens) ≈ strengths (neurons, factors) · factors (factors, tokens), nothing below zero. The
 factorisation knows no negative numbers, so activations are clipped at zero first; `clipped` says what that leaves out.
@@ -7,18 +7,22 @@ factorisation knows no negative numbers, so activations are clipped at zero firs
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.explain.attention import Places
+from clearhead.explain.capabilities import has_sklearn, need_sklearn, reads_text
 from clearhead.explain.finding import Finding
-from clearhead.explain.neurons import Side, listen, need_sklearn
+from clearhead.explain.indices import Indices, checked_count
+from clearhead.explain.neurons import StackSide, activations_of, side_or_none
+from clearhead.explain.question import Question
+from clearhead.explain.settings import LAYERS, NEW_TOKENS, SEED, STACK, TARGET, Setting, count
+from clearhead.messages import say
 from clearhead.pipeline import Pipeline
-from clearhead.units import TokenUnit
+from clearhead.units import Unit
 
 USUAL = 6  # factors, where nobody says how many
 
@@ -37,8 +41,8 @@ class Factors(Finding):
     kind: ClassVar[str] = "factors"
 
     model: str
-    side: Side | None
-    tokens: list[TokenUnit]
+    side: StackSide | None
+    tokens: Sequence[Unit]
     layers: list[int]
     factors: np.ndarray
     weights: np.ndarray
@@ -57,12 +61,12 @@ class Factors(Finding):
 def factors(
     pipe: Pipeline,
     text: str,
-    layers: Places = None,
+    layers: Indices = None,
     *,
     n: int | None = None,
     seed: int = 0,
     top: int = 8,
-    side: Side | None = None,
+    side: StackSide | None = None,
     pair: str | None = None,
     target: str | None = None,
     max_new_tokens: int | None = None,
@@ -75,24 +79,22 @@ def factors(
     target           what the model is made to write; without one, an encoder–decoder writes its own answer
     max_new_tokens   let the model go on with the text first, and look at what it writes too
     """
-    need_sklearn("Factors")
+    need_sklearn(say("explain.factors"))
     from sklearn.decomposition import NMF  # type: ignore[import-untyped]
     from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 
-    for name, value in (("n", 1 if n is None else n), ("top", top)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} is {value!r}; it is a whole number, 1 or more.")
-    heard = listen(pipe, text, layers, side=side, pair=pair, target=target, max_new_tokens=max_new_tokens)
-    whole = heard.activations
-    n = min(USUAL, *whole.shape) if n is None else n
-    if n > min(whole.shape):
+    checked_count("n", 1 if n is None else n), checked_count("top", top)
+    fired = activations_of(pipe, text, layers, side=side, pair=pair, target=target, max_new_tokens=max_new_tokens)
+    activations = fired.activations
+    n = min(USUAL, *activations.shape) if n is None else n
+    if n > min(activations.shape):
         raise InputError(
-            f"{n} factors of {whole.shape[1]} tokens and {len(whole)} neurons: ask for fewer, or for more text."
+            say("explain.too_many_factors", factors=n, tokens=activations.shape[1], neurons=len(activations))
         )
-    positive = whole.clip(min=0).astype(np.float64)
+    positive = activations.clip(min=0).astype(np.float64)
     size = float(np.linalg.norm(positive))
     if size == 0:
-        raise InputError("No neuron of these layers fires above zero at this text: there is nothing to take apart.")
+        raise InputError(say("explain.nothing_fires"))
     method = NMF(n, init="nndsvda", random_state=seed, max_iter=1000, tol=1e-4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the error says how far it got
@@ -105,13 +107,30 @@ def factors(
     strongest = np.argsort(-strengths, axis=0, kind="stable")[:top]
     return Factors(
         pipe.name,
-        heard.side,
-        heard.tokens,
-        heard.layers,
+        fired.side,
+        fired.tokens,
+        fired.layers,
         parts[order],
         amount[order] / amount.sum(),
-        [[(*heard.name(int(row)), float(strengths[row, k])) for row in strongest[:, k]] for k in order],
+        [[(*fired.name(int(row)), float(strengths[row, k])) for row in strongest[:, k]] for k in order],
         float(np.linalg.norm(positive - strengths @ parts)) / size,
-        1 - size**2 / float(np.square(whole, dtype=np.float64).sum()),
+        1 - size**2 / float(np.square(activations, dtype=np.float64).sum()),
         seed,
     )
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: str | None, k: int, side: str, **values: Any) -> Factors:
+    n = values.pop("factors")
+    return factors(pipe, text, n=n, top=k, side=side_or_none(side), pair=second, **values)
+
+
+QUESTION = Question(
+    name="factors", kind="factors", group="neurons", answer=_answer, checks=(reads_text, has_sklearn), second="pair",
+    params=(
+        LAYERS, Setting(name="factors", key="factors.factors", type=int, least=1, most=64), count("factors.k", 8),
+        SEED, STACK, TARGET, NEW_TOKENS,
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the model would say after each layer: hidden states, taken through the final norm and the head to words.
+"""The logit lens: what the model would say after each layer, its hidden states taken through final norm and head.
 
 The last layer is the model's own answer; the layers before it show when the answer appears.
 """
@@ -6,7 +6,7 @@ The last layer is the model's own answer; the layers before it show when the ans
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -14,14 +14,16 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.attention import Places
+from clearhead.explain.capabilities import reads_text, says_words
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, call, places
-from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.explain.indices import Indices, checked_count, checked_indices
+from clearhead.explain.inference import call, eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import POSITION, POSITIONS, TARGET, WRITTEN_SO_FAR, Setting, chosen_word, count
+from clearhead.explain.word_choice import comma_separated, token_of, token_or_label, vocabulary_size
+from clearhead.messages import say
 from clearhead.models.heads import HeadInputs
 from clearhead.models.model import Model
-from clearhead.models.stack_model import TokenModel
-from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import display_texts, token_id
@@ -31,7 +33,7 @@ _AT_ONCE = 2**27  # scores held at a time: 512 MiB
 
 
 @dataclass(frozen=True)
-class Chosen:
+class FollowedToken:
     """A token whose way through the layers is followed."""
 
     text: str
@@ -59,7 +61,7 @@ class HiddenStates(Finding):
     positions: list[int]
     predicts: Literal["next", "here"]
     layers: list[int]
-    chosen: list[Chosen]
+    chosen: list[FollowedToken]
     ranks: np.ndarray
     probabilities: np.ndarray
     top: list[list[list[tuple[str, float]]]]
@@ -84,7 +86,7 @@ class Comparison(Finding):
     position: int
     predicts: Literal["next", "here"]
     layers: list[int]
-    candidates: list[Chosen]
+    candidates: list[FollowedToken]
     ranks: np.ndarray
     probabilities: np.ndarray
 
@@ -99,7 +101,7 @@ class Comparison(Finding):
 def hidden_states(
     pipe: Pipeline,
     text: str,
-    positions: Places = None,
+    positions: Indices = None,
     chosen: str | int | Sequence[str | int] | None = None,
     top_k: int = 5,
     candidates: None = None,
@@ -110,7 +112,7 @@ def hidden_states(
 def hidden_states(
     pipe: Pipeline,
     text: str,
-    positions: Places = None,
+    positions: Indices = None,
     *,
     candidates: Sequence[str | int],
     pair: str | None = None,
@@ -119,7 +121,7 @@ def hidden_states(
 def hidden_states(
     pipe: Pipeline,
     text: str,
-    positions: Places = None,
+    positions: Indices = None,
     chosen: str | int | Sequence[str | int] | None = None,
     top_k: int = 5,
     candidates: Sequence[str | int] | None = None,
@@ -136,24 +138,23 @@ def hidden_states(
     """
     model = pipe.model
     _check_head(pipe)
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
-        raise InputError(f"top_k is {top_k!r}; ask for at least one token.")
+    checked_count("top_k", top_k)
     reading = pipe.read(text, pair, target)
-    tokens, source, causal = reading.outputs, reading.units if reading.target else [], _stack(model).causal
+    tokens, source, causal = reading.outputs, reading.units if reading.target else [], model.is_causal
     predicts: Literal["next", "here"] = "next" if causal else "here"
     at = _positions(pipe, tokens, positions, causal, one=candidates is not None)
     states = _states(pipe, reading, at)  # (layers, positions, width)
     layers = list(range(len(states)))
     if candidates is not None:
         if chosen is not None:
-            raise InputError("Give the chosen token, or candidates to compare, and not both.")
+            raise InputError(say("explain.chosen_or_candidates"))
         ids, ranks, probabilities = _compare(pipe, states, candidates)
         return Comparison(pipe.name, tokens, source, at[0], predicts, layers, _named(pipe, ids), ranks, probabilities)
     wanted = _wanted(pipe, chosen, tokens, at, causal)
     ids = []
     columns: list[tuple[np.ndarray, np.ndarray]] = []
     top: list[list[list[tuple[str, float]]]] = [[] for _ in layers]
-    step = max(1, _AT_ONCE // model.config.vocab_size)
+    step = max(1, _AT_ONCE // vocabulary_size(pipe))
     for first in range(0, len(at), step):  # as many positions at a time as memory is meant for
         some = states[:, first : first + step]
         best = to_words(model, some[-1:])[0].argmax(-1).tolist()
@@ -175,7 +176,7 @@ def to_words(model: Model, hidden: Tensor) -> Tensor:
 
     The states of its last layer give its own scores, to the bit.
     """
-    head, norm = model.language_head, _stack(model).final_norm
+    head, norm = model.language_head, model.output_stack.final_norm
     assert head is not None
     scores: Tensor = head(hidden if norm is None else norm(hidden), HeadInputs()).logits
     return scores
@@ -184,52 +185,37 @@ def to_words(model: Model, hidden: Tensor) -> Tensor:
 def _check_head(pipe: Pipeline) -> None:
     model = pipe.model
     if model.task == "permutation-lm":
-        raise InputError(
-            f"{model.family.title} guesses words in a second stream, which hidden states of the text do not show."
-        )
+        raise InputError(say("explain.words_in_a_second_stream", family=model.family.title))
     if model.language_head is None:
-        raise InputError(
-            f"{pipe.name or 'This model'} is loaded for {model.task}; hidden states become words through a language "
-            "head. Load it as a language model (task=…)."
-        )
+        raise InputError(say("explain.says_no_words", task=model.task))
 
 
-def _stack(model: Model) -> Stack:
-    """The stack whose last states the head reads."""
-    if isinstance(model, EncoderDecoderModel):
-        return model.decoder
-    assert isinstance(model, TokenModel)
-    return model.stack
-
-
-def _positions(pipe: Pipeline, tokens: list[TokenUnit], asked: Places, causal: bool, one: bool) -> list[int]:
-    if asked is not None:
-        at = places("position", asked, len(tokens), f"there are {len(tokens)} tokens")
+def _positions(pipe: Pipeline, tokens: list[TokenUnit], wanted: Indices, causal: bool, one: bool) -> list[int]:
+    if wanted is not None:
+        at = checked_indices("position", wanted, len(tokens), say("explain.there_are_units", count=len(tokens)))
         if one and len(at) > 1:
-            raise InputError(f"Candidates are compared at one position, not at {len(at)}.")
+            raise InputError(say("explain.candidates_at_one_position", count=len(at)))
         return at
     if causal:
         return [len(tokens) - 1] if one else list(range(len(tokens)))
     masks = [n for n, token in enumerate(tokens) if token.id == pipe.tokenizer.mask_token_id]
     if not masks:
-        raise InputError(
-            f"There is no hidden word in the text. Write {pipe.tokenizer.mask_token} for one, or say which positions."
-        )
+        raise InputError(say("explain.no_mask", mask=pipe.tokenizer.mask_token))
     return masks[:1] if one else masks
 
 
 def _states(pipe: Pipeline, reading: Reading, at: list[int]) -> Tensor:
     """(layers, positions, width): after the embedding and after each layer. Only these positions are kept."""
-    side = "decoder." if isinstance(pipe.model, EncoderDecoderModel) else ""
+    prefix = "decoder." if pipe.model.is_encoder_decoder else ""
     states: list[Tensor] = []
 
     def keep(hidden: Tensor) -> Tensor:
         states.append(hidden[0, at])
         return hidden
 
-    count = len(_stack(pipe.model).layers)
-    names = [f"{side}layers.0.input", *(f"{side}layers.{n}.output" for n in range(count))]
-    with at_rest(pipe.model), trace(pipe.model, replace=dict.fromkeys(names, keep)):
+    layers = range(len(pipe.model.output_stack.layers))
+    names = [f"{prefix}layers.0.input", *(f"{prefix}layers.{n}.output" for n in layers)]
+    with eval_mode(pipe.model), trace(pipe.model, replace=dict.fromkeys(names, keep)):
         call(pipe, reading, logits_to_keep=1)
     return torch.stack(states)
 
@@ -238,14 +224,14 @@ def _wanted(
     pipe: Pipeline, chosen: str | int | Sequence[str | int] | None, tokens: list[TokenUnit], at: list[int], causal: bool
 ) -> list[int | None]:
     """The token to follow at each position; None: the model's own first choice."""
-    vocabulary = _vocabulary(pipe)
+    vocabulary = vocabulary_size(pipe)
     if chosen is None:
         spoken_of = [position + causal for position in at]
         known = [tokens[n].id if n < len(tokens) else None for n in spoken_of]
         return [None if id_ == pipe.tokenizer.mask_token_id else id_ for id_ in known]
     words = [chosen] * len(at) if isinstance(chosen, str | int) else list(chosen)
     if len(words) != len(at):
-        raise InputError(f"{len(words)} tokens are chosen for {len(at)} positions. Give one for all, or one for each.")
+        raise InputError(say("explain.one_for_each", count=len(words), places=len(at)))
     return [token_id(pipe.tokenizer.target, word, vocabulary) for word in words]
 
 
@@ -254,16 +240,10 @@ def _compare(
 ) -> tuple[list[int], np.ndarray, np.ndarray]:
     """The candidates' ids, and their ranks and probabilities, (layers, candidates)."""
     if isinstance(candidates, str | int) or len(candidates) < 2:
-        raise InputError("A comparison needs a list of two candidates or more.")
-    ids = [token_id(pipe.tokenizer.target, word, _vocabulary(pipe)) for word in candidates]
+        raise InputError(say("explain.two_candidates"))
+    ids = [token_id(pipe.tokenizer.target, word, vocabulary_size(pipe)) for word in candidates]
     scores = (to_words(pipe.model, state[None])[0] for state in states)  # (1, vocabulary) each
     return ids, *_stacked([_ranked(row.expand(len(ids), -1), ids) for row in scores])
-
-
-def _vocabulary(pipe: Pipeline) -> int:
-    """How many words the head scores."""
-    head = pipe.model.language_head
-    return int(getattr(head and head.output, "out_features", pipe.model.config.vocab_size))
 
 
 def _ranked(scores: Tensor, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -286,5 +266,59 @@ def _likeliest(pipe: Pipeline, scores: Tensor, top_k: int) -> list[list[tuple[st
     return [list(zip(display_texts(pipe.tokenizer.target, ids), chances, strict=True)) for ids, chances in rows]
 
 
-def _named(pipe: Pipeline, ids: list[int]) -> list[Chosen]:
-    return [Chosen(text, id_) for text, id_ in zip(display_texts(pipe.tokenizer.target, ids), ids, strict=True)]
+def _named(pipe: Pipeline, ids: list[int]) -> list[FollowedToken]:
+    return [FollowedToken(text, id_) for text, id_ in zip(display_texts(pipe.tokenizer.target, ids), ids, strict=True)]
+
+
+# ---- as a question
+
+
+def _answer(
+    pipe: Pipeline, text: str, second: str | None, positions: list[int] | None, chosen: str | None, k: int,
+    target: str | None,
+) -> HiddenStates:  # fmt: skip
+    followed = token_or_label(pipe, chosen, text)
+    return hidden_states(pipe, text, positions, followed, k, pair=second, target=target)
+
+
+def _answer_comparison(
+    pipe: Pipeline, text: str, second: str | None, candidates: str | None, position: int | None, target: str | None
+) -> Comparison:
+    both = pipe.model.is_encoder_decoder
+    if both and target is None and position is None:
+        target = ""  # the first token that would be written
+    if candidates is None:
+        words = _two_likeliest(pipe, text, second, position, target)
+    else:
+        before = (target or "") if both else text
+        words = [token_of(pipe, word, before) for word in comma_separated(candidates)]
+    return hidden_states(pipe, text, position, candidates=words, pair=second, target=target)
+
+
+def _two_likeliest(
+    pipe: Pipeline, text: str, second: str | None, position: int | None, target: str | None
+) -> list[int]:
+    lens = hidden_states(pipe, text, position, top_k=1, pair=second, target=target)
+    where = lens.positions[-1 if lens.predicts == "next" else 0]
+    with eval_mode(pipe.model):
+        scores = call(pipe, pipe.read(text, second, target)).logits[0, where]
+    best: list[int] = scores.topk(2).indices.tolist()
+    return best
+
+
+QUESTION = Question(
+    name="hidden-states", kind="hidden-states", group="layers", answer=_answer, checks=(reads_text, says_words),
+    second="pair",
+    params=(
+        replace(POSITIONS, key="hidden-states.positions"), chosen_word("hidden-states.chosen"),
+        count("hidden-states.k", 5), TARGET,
+    ),
+)  # fmt: skip
+COMPARISON_QUESTION = Question(
+    name="comparison", kind="comparison", group="layers", answer=_answer_comparison, checks=(reads_text, says_words),
+    second="pair",
+    params=(
+        Setting(name="candidates", key="comparison.candidates", type=str),
+        replace(POSITION, key="comparison.position"), WRITTEN_SO_FAR,
+    ),
+)  # fmt: skip

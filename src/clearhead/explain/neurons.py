@@ -7,29 +7,32 @@ A neuron is one number of the widened vector, after the activation: (layer, inde
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import count, islice
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.errors import ClearheadError, InputError
-from clearhead.explain.answering import answer, writes
-from clearhead.explain.attention import Places
+from clearhead.errors import InputError
+from clearhead.explain.capabilities import need_sklearn, reads_text
+from clearhead.explain.continuation import continued
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, place, places
-from clearhead.models.encoder_decoder import EncoderDecoderModel
-from clearhead.models.stack_model import TokenModel
+from clearhead.explain.indices import Indices, checked_count, checked_index, checked_indices
+from clearhead.explain.inference import eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import LAYER, LAYERS, NEW_TOKENS, SEED, STACK, TARGET, Setting, count
+from clearhead.explain.word_choice import lines_of
+from clearhead.messages import say
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import units_of_ids
-from clearhead.units import TokenUnit
+from clearhead.units import Unit
 
-Side = Literal["encoder", "decoder"]
+StackSide = Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -46,8 +49,8 @@ class Neurons(Finding):
     kind: ClassVar[str] = "neurons"
 
     model: str
-    side: Side | None
-    tokens: list[TokenUnit]
+    side: StackSide | None
+    tokens: Sequence[Unit]
     layers: list[int]
     neurons: list[tuple[int, int]]
     of: int
@@ -63,7 +66,7 @@ class Neurons(Finding):
 
 
 @dataclass(frozen=True)
-class Context:
+class NeuronContext:
     """A place in a corpus.
 
     text          which text, counted from 0
@@ -76,12 +79,12 @@ class Context:
     text: int
     position: int
     activation: float
-    tokens: list[TokenUnit]
+    tokens: Sequence[Unit]
     at: int
     activations: list[float]
 
     @property
-    def token(self) -> TokenUnit:
+    def token(self) -> Unit:
         return self.tokens[self.at]
 
 
@@ -98,10 +101,10 @@ class TopTokens(Finding):
     kind: ClassVar[str] = "top-tokens"
 
     model: str
-    side: Side | None
+    side: StackSide | None
     layer: int
     neuron: int
-    contexts: list[Context]
+    contexts: list[NeuronContext]
     texts: int
     seen: int
     cut: int
@@ -118,12 +121,12 @@ class TopTokens(Finding):
 def neurons(
     pipe: Pipeline,
     text: str,
-    layers: Places = None,
+    layers: Indices = None,
     *,
     top: int | None = 50,
     clusters: int | None = None,
     seed: int = 0,
-    side: Side | None = None,
+    side: StackSide | None = None,
     pair: str | None = None,
     target: str | None = None,
     max_new_tokens: int | None = None,
@@ -136,17 +139,17 @@ def neurons(
     target           what the model is made to write; without one, an encoder–decoder writes its own answer
     max_new_tokens   let the model go on with the text first, and look at what it writes too
     """
-    heard = listen(pipe, text, layers, side=side, pair=pair, target=target, max_new_tokens=max_new_tokens)
-    whole = heard.activations
+    fired = activations_of(pipe, text, layers, side=side, pair=pair, target=target, max_new_tokens=max_new_tokens)
+    whole = fired.activations
     strength = np.abs(whole).max(axis=1)
-    chosen = np.argsort(-strength, kind="stable")[: _positive("top", top) if top is not None else len(strength)]
+    chosen = np.argsort(-strength, kind="stable")[: checked_count("top", top) if top is not None else len(strength)]
     groups: list[int] | None = None
     if clusters is not None:
-        found = _clusters(whole[chosen], _positive("clusters", clusters), seed)
+        found = _clusters(whole[chosen], checked_count("clusters", clusters), seed)
         order = np.argsort(found, kind="stable")
         chosen, groups = chosen[order], found[order].tolist()
-    shown = [heard.name(int(n)) for n in chosen]
-    return Neurons(pipe.name, heard.side, heard.tokens, heard.layers, shown, len(whole), whole[chosen], groups)
+    shown = [fired.name(int(n)) for n in chosen]
+    return Neurons(pipe.name, fired.side, fired.tokens, fired.layers, shown, len(whole), whole[chosen], groups)
 
 
 def top_tokens(
@@ -158,7 +161,7 @@ def top_tokens(
     top: int = 10,
     around: int = 8,
     batch_size: int = 16,
-    side: Side | None = None,
+    side: StackSide | None = None,
 ) -> TopTokens:
     """The tokens of a corpus at which one neuron fires most strongly.
 
@@ -168,23 +171,22 @@ def top_tokens(
     side     of an encoder–decoder: by default the encoder, which reads the texts; for the decoder each text is a pair
              (source, target)
     """
-    _positive("top", top), _positive("batch_size", batch_size)
+    checked_count("top", top), checked_count("batch_size", batch_size)
     if isinstance(texts, str):
-        raise InputError("texts is a list of texts, or anything that gives them one by one; this is a single string.")
-    if isinstance(around, bool) or not isinstance(around, int) or around < 0:
-        raise InputError(f"around is {around!r}; it is a whole number, 0 or more.")
+        raise InputError(say("explain.texts_is_a_list"))
+    checked_count("around", around, least=0)
     side = check_side(pipe, side, "encoder")
     stack = _stack(pipe, side)
     depth, width = len(stack.layers), stack.blocks[0].feedforward.up.out_features
-    layer = place("layer", layer, depth, f"there are {depth} layers")
-    neuron = place("neuron", neuron, width, f"a layer has {width} neurons")
-    best: list[tuple[float, int, Context]] = []  # the weakest on top
-    order = count(0, -1)  # of two that are equally strong, the earlier one stays
+    layer = checked_index("layer", layer, depth, say("explain.there_are_layers", count=depth))
+    neuron = checked_index("neuron", neuron, width, say("explain.layer_has_neurons", count=width))
+    best: list[tuple[float, int, NeuronContext]] = []  # the weakest on top
+    order = itertools.count(0, -1)  # of two that are equally strong, the earlier one stays
     read_texts = seen = cut = fired = 0
     total = 0.0
-    with at_rest(pipe.model):
+    with eval_mode(pipe.model):
         corpus = iter(texts)
-        while group := list(islice(corpus, 1 if side == "decoder" else batch_size)):
+        while group := list(itertools.islice(corpus, 1 if side == "decoder" else batch_size)):
             readings = [_one(pipe, text, side) for text in group]
             for (reading, shortened), values in zip(readings, _fired(pipe, readings, layer, neuron, side), strict=True):
                 tokens = reading.target if side == "decoder" else reading.units
@@ -195,13 +197,13 @@ def top_tokens(
                     if len(best) == top and entry < best[0][:2]:
                         break
                     begin, end = max(0, int(n) - around), int(n) + around + 1
-                    context = Context(
+                    context = NeuronContext(
                         read_texts, int(n), entry[0], tokens[begin:end], int(n) - begin, values[begin:end].tolist()
                     )
                     (heapq.heappushpop if len(best) == top else heapq.heappush)(best, (*entry, context))
                 read_texts += 1
     if not seen:
-        raise InputError("There are no texts. Give at least one.")
+        raise InputError(say("explain.no_texts"))
     contexts = [entry[2] for entry in sorted(best, key=lambda entry: entry[:2], reverse=True)]
     return TopTokens(pipe.name, side, layer, neuron, contexts, read_texts, seen, cut, total / seen, fired / seen)
 
@@ -210,14 +212,14 @@ def top_tokens(
 
 
 @dataclass(frozen=True)
-class Heard:
+class Activations:
     """
     activations   (neurons of all layers, tokens)
     widths        how many neurons each layer has
     """
 
-    side: Side | None
-    tokens: list[TokenUnit]
+    side: StackSide | None
+    tokens: Sequence[Unit]
     layers: list[int]
     widths: list[int]
     activations: np.ndarray
@@ -230,90 +232,77 @@ class Heard:
         return self.layers[n], row
 
 
-def listen(
+def activations_of(
     pipe: Pipeline,
     text: str,
-    layers: Places,
+    layers: Indices,
     *,
-    side: Side | None,
+    side: StackSide | None,
     pair: str | None,
     target: str | None,
     max_new_tokens: int | None,
-) -> Heard:
+) -> Activations:
     """The activations of some layers over a text and, where it is asked for, over what the model writes after it."""
     side = check_side(pipe, side, "decoder")
     model = pipe.model
     depth = len(_stack(pipe, side).layers)
-    chosen = places("layer", layers, depth, f"there are {depth} layers")
-    writes_itself = isinstance(model, EncoderDecoderModel) and side == "decoder" and writes(pipe)
-    if target is None and not writes_itself and not (max_new_tokens and writes(pipe)):
-        if isinstance(model, EncoderDecoderModel) and writes(pipe):  # the encoder has read before anything is written
-            reading = pipe.read(text, pair, "")
-        else:
-            reading = answer(pipe, text, pair, None, max_new_tokens or 0).reading
+    chosen = checked_indices("layer", layers, depth, say("explain.there_are_layers", count=depth))
+    translates = model.is_encoder_decoder and model.can_generate
+    if target is not None or (translates and side == "decoder") or (max_new_tokens and model.can_generate):
+        reading = continued(pipe, text, pair, target, max_new_tokens).reading
+    elif translates:  # the encoder has read before anything is written
+        reading = pipe.read(text, pair, "")
     else:
-        reading = answer(pipe, text, pair, target, max_new_tokens).reading
+        reading = continued(pipe, text, pair, None, max_new_tokens or 0).reading
     names = [f"{side + '.' if side else ''}layers.{n}.feedforward.hidden" for n in chosen]
-    with at_rest(model), trace(model, *names, detach=True) as seen:
+    with eval_mode(model), trace(model, *names, detach=True) as seen:
         _through(pipe, reading.inputs, side)
     hidden = [seen[name][0].float().cpu().numpy() for name in names]  # (time, width) each
     tokens = reading.target if side == "decoder" else reading.units
-    return Heard(side, tokens, chosen, [part.shape[1] for part in hidden], np.concatenate(hidden, axis=1).T)
+    return Activations(side, tokens, chosen, [part.shape[1] for part in hidden], np.concatenate(hidden, axis=1).T)
 
 
-def check_side(pipe: Pipeline, side: Side | None, default: Side) -> Side | None:
-    if not isinstance(pipe.model, EncoderDecoderModel):
+def check_side(pipe: Pipeline, side: StackSide | None, default: StackSide) -> StackSide | None:
+    if not pipe.model.is_encoder_decoder:
         if side is not None:
-            raise InputError(f"side is for encoder–decoders; {pipe.name or 'this model'} has one stack: leave it out.")
+            raise InputError(say("explain.side_of_one_stack"))
         return None
     if side not in (None, "encoder", "decoder"):
-        raise InputError(f"side is {side!r}; it can be 'encoder' or 'decoder'.")
+        raise InputError(say("explain.encoder_or_decoder", side=repr(side)))
     return side or default
 
 
-def need_sklearn(what: str) -> None:
-    try:
-        import sklearn  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError:
-        raise ClearheadError(f"{what} needs scikit-learn: pip install scikit-learn") from None
+def _stack(pipe: Pipeline, side: StackSide | None) -> Stack:
+    return pipe.model.stacks[side or ""]
 
 
-def _stack(pipe: Pipeline, side: Side | None) -> Stack:
-    model = pipe.model
-    if isinstance(model, EncoderDecoderModel):
-        return model.encoder if side == "encoder" else model.decoder
-    assert isinstance(model, TokenModel)
-    return model.stack
-
-
-def _through(pipe: Pipeline, inputs: dict[str, Tensor], side: Side | None) -> None:
+def _through(pipe: Pipeline, inputs: dict[str, Tensor], side: StackSide | None) -> None:
     """Run the layers, without scoring any words."""
-    model = pipe.model
-    if isinstance(model, EncoderDecoderModel):
+    model: Any = pipe.model
+    if model.is_encoder_decoder:
         memory = model.encode(inputs["input_ids"], inputs.get("attention_mask"), None)
         if side == "decoder":
             model.decoder(inputs["decoder_input_ids"], memory=memory)
         return
-    assert isinstance(model, TokenModel)
     model.stack(**inputs)
 
 
-def _one(pipe: Pipeline, text: Any, side: Side | None) -> tuple[Reading, bool]:
+def _one(pipe: Pipeline, text: Any, side: StackSide | None) -> tuple[Reading, bool]:
     """How one text of a corpus is read, and whether it was too long and is cut."""
     if side == "decoder":
         if not isinstance(text, tuple | list) or len(text) != 2:
-            raise InputError("For the decoder each text is a pair: (what is read, what is written).")
+            raise InputError(say("explain.decoder_needs_pairs"))
         return pipe.read(text[0], target=text[1]), False
     if not isinstance(text, str) or not text.strip():
-        raise InputError(f"Each text of the corpus is a string with at least one word, not {text!r}.")
-    tokenizer, room = pipe.tokenizer, _stack(pipe, side).embed.max_length
+        raise InputError(say("explain.corpus_text", value=repr(text)))
+    tokenizer, most = pipe.tokenizer, _stack(pipe, side).embed.max_length
     ids = tokenizer.encode(text)
-    kept = ids[:room] if room is not None else ids
+    kept = ids[:most]
     return Reading({"input_ids": torch.tensor([kept])}, units_of_ids(tokenizer, kept, text), []), len(ids) > len(kept)
 
 
 def _fired(
-    pipe: Pipeline, readings: list[tuple[Reading, bool]], layer: int, neuron: int, side: Side | None
+    pipe: Pipeline, readings: list[tuple[Reading, bool]], layer: int, neuron: int, side: StackSide | None
 ) -> Iterator[np.ndarray]:
     """One neuron at every token of each text."""
     model = pipe.model
@@ -323,7 +312,7 @@ def _fired(
     if side != "decoder":
         pad, longest = model.config.pad_token_id or 0, max(map(len, rows))
         inputs = {"input_ids": torch.tensor([row + [pad] * (longest - len(row)) for row in rows], device=model.device)}
-        causal = isinstance(model, TokenModel) and model.stack.causal  # which does not see what comes after a text
+        causal = not side and model.is_causal  # which does not see what comes after a text
         if not causal and min(map(len, rows)) < longest:
             real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
             inputs["attention_mask"] = torch.tensor(real, device=model.device)
@@ -336,20 +325,59 @@ def _fired(
 
 def _clusters(activations: np.ndarray, groups: int, seed: int) -> np.ndarray:
     """k-means on where neurons fire, not on how strongly: every row has length one. Numbered by first appearance."""
-    need_sklearn("Clusters")
+    need_sklearn(say("explain.clusters"))
     from sklearn.cluster import KMeans  # type: ignore[import-untyped]
 
     if groups > len(activations):
-        raise InputError(
-            f"{groups} clusters of {len(activations)} neurons: ask for fewer clusters, or for more neurons."
-        )
+        raise InputError(say("explain.too_many_clusters", clusters=groups, neurons=len(activations)))
     length = np.linalg.norm(activations, axis=1, keepdims=True)
     found = KMeans(groups, n_init=10, random_state=seed).fit_predict(activations / np.where(length > 0, length, 1))
     names: dict[int, int] = {}
     return np.array([names.setdefault(int(n), len(names)) for n in found])
 
 
-def _positive(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} is {value!r}; it is a whole number, 1 or more.")
-    return value
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: str | None, k: int, side: str, **values: Any) -> Neurons:
+    return neurons(pipe, text, top=k, side=side_or_none(side), pair=second, **values)
+
+
+def _answer_top_tokens(
+    pipe: Pipeline, text: str, second: None, layer: int, neuron: int | None, k: int, around: int
+) -> TopTokens:
+    texts = lines_of(text)
+    side: StackSide | None = "encoder" if pipe.model.is_encoder_decoder else None
+    if neuron is None:
+        neuron = _excited(pipe, texts[0][:200], layer, side)
+    return top_tokens(pipe, texts, layer, neuron, top=k, around=around, side=side)
+
+
+def _excited(pipe: Pipeline, text: str, layer: int, side: StackSide | None) -> int:
+    """The neuron of a layer that one word of the text excites most, above what it does at the others."""
+    target = "" if side and pipe.model.language_head is None else None  # a decoder that has to be given something
+    fired = neurons(pipe, text, layer, top=None, side=side, target=target)
+    words = [n for n, token in enumerate(fired.tokens) if not token.special] or [0]
+    values = fired.activations[:, words]  # (neurons, words)
+    return fired.neurons[int((values.max(axis=1) - values.mean(axis=1)).argmax())][1]
+
+
+def side_or_none(side: str) -> Any:
+    return None if side == "auto" else side
+
+
+QUESTION = Question(
+    name="neurons", kind="neurons", group="neurons", answer=_answer, checks=(reads_text,), second="pair",
+    params=(
+        LAYERS, count("neurons.k", 50),
+        Setting(name="clusters", key="neurons.clusters", type=int, least=1, most=100), SEED, STACK, TARGET, NEW_TOKENS,
+    ),
+)  # fmt: skip
+TOP_TOKENS_QUESTION = Question(
+    name="top-tokens", kind="top-tokens", group="neurons", answer=_answer_top_tokens, checks=(reads_text,),
+    params=(
+        replace(LAYER, default=-1), Setting(name="neuron", key="top-tokens.neuron", type=int),
+        count("top-tokens.k", 10),
+        Setting(name="around", key="top-tokens.around", type=int, default=8, least=0, most=64),
+    ),
+)  # fmt: skip

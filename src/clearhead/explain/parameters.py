@@ -9,13 +9,16 @@ from typing import Any, ClassVar
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.finding import Finding
+from clearhead.explain.question import Question
+from clearhead.explain.settings import Setting
 from clearhead.hub.describe import Description, Part, describe
+from clearhead.messages import say
 from clearhead.models import families
 from clearhead.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
-class Piece:
+class ParameterGroup:
     """Equal tensors of one part; those of all layers together.
 
     stack        "" for a model of one stack, else "encoder" or "decoder"; "head" for what answers
@@ -46,7 +49,7 @@ class Parameters(Finding):
     task: str
     total: int
     layers: dict[str, int]
-    pieces: list[Piece]
+    pieces: list[ParameterGroup]
 
     def part(self, *names: str) -> int:
         """How many parameters the parts of these names have."""
@@ -79,17 +82,14 @@ def parameters(what: Pipeline | Description | str) -> Parameters:
 def _published(name: str) -> Description:
     known = {preset: family for family in families() for preset in family.presets}
     if name not in known:
-        raise InputError(
-            f"There is no published size {name!r}.{did_you_mean(name, list(known))} "
-            "`clearhead models` lists them; a loaded model can be asked too."
-        )
+        raise InputError(say("explain.no_published_size", name=repr(name), near=did_you_mean(name, list(known))))
     return describe(name, known[name], known[name].preset(name))
 
 
-def _piece(part: Part) -> Piece:
+def _piece(part: Part) -> ParameterGroup:
     whole = math.prod(part.shape) * part.count
     stack = _stack(part.name)
-    return Piece(stack, _part(part.name), part.name, list(part.shape), part.count, part.parameters,
+    return ParameterGroup(stack, _part(part.name), part.name, list(part.shape), part.count, part.parameters,
                  whole - part.parameters)  # fmt: skip
 
 
@@ -114,3 +114,16 @@ def _part(name: str) -> str:
         if word in parts:
             return part
     return "other"
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: None, published: str | None) -> Parameters:
+    return parameters(published or pipe)
+
+
+QUESTION = Question(
+    name="parameters", kind="parameters", group="model", answer=_answer, text=False,
+    params=(Setting(name="published", key="parameters.published", type=str),),
+)  # fmt: skip

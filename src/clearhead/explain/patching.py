@@ -1,4 +1,4 @@
-"""Where an answer is decided: a tensor of one text is put into the run of another, for each layer and place in turn.
+"""Activation patching: a tensor of one text is put into the run of another, for each layer and place in turn.
 
 The clean text gives one answer, the corrupted text another. The corrupted one is run again and again, each time with
 one piece of the clean run in it. Where the clean answer comes back, the piece carried what the answer depends on.
@@ -8,23 +8,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.explain.attention import Kind, Look, Places, look
+from clearhead.explain.attention_site import AttentionSide, AttentionSite, attention_site
+from clearhead.explain.capabilities import has_probabilities, reads_text
 from clearhead.explain.finding import Finding
-from clearhead.explain.next_token import Candidate
-from clearhead.explain.reading import at_rest, places
-from clearhead.explain.scores import Scores, rows_at_once, scores_of
-from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.explain.indices import Indices, checked_count, checked_indices
+from clearhead.explain.inference import eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.scores import AnswerScores, Candidate, answer_scores, batch_size_for
+from clearhead.explain.settings import (
+    ANSWER_POSITION,
+    HEADS,
+    LAYERS,
+    POSITIONS,
+    STACK,
+    WRITTEN_SO_FAR,
+    Setting,
+    chosen_word,
+    count,
+)
+from clearhead.explain.word_choice import token_or_label
+from clearhead.messages import Message, say
 from clearhead.nn.tracing import tap_points, trace
-from clearhead.pipeline import Pipeline
-from clearhead.units import TokenUnit
+from clearhead.pipeline import Pipeline, Reading
+from clearhead.units import Unit
 
 By = Literal["position", "head"]
 
@@ -49,11 +64,11 @@ class Patching(Finding):
     kind: ClassVar[str] = "patching"
 
     model: str
-    side: Kind
+    side: AttentionSide
     tap: str
     by: By
-    clean: list[TokenUnit]
-    corrupted: list[TokenUnit]
+    clean: Sequence[Unit]
+    corrupted: Sequence[Unit]
     layers: list[int]
     positions: list[list[int]]
     heads: list[int]
@@ -87,9 +102,9 @@ def patching(
     by: By | None = None,
     answer: str | int | None = None,
     other: str | int | None = None,
-    layers: Places = None,
-    positions: Places | Sequence[Sequence[int]] = None,
-    heads: Places = None,
+    layers: Indices = None,
+    positions: Indices | Sequence[Sequence[int]] = None,
+    heads: Indices = None,
     position: int | None = None,
     pair: str | None = None,
     target: str | None = None,
@@ -112,39 +127,34 @@ def patching(
     target       of an encoder–decoder: what it has written so far
     side         of an encoder–decoder: whose tensor, the "encoder"'s (the default) or the "decoder"'s
     """
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
-        raise InputError(f"top_k is {top_k!r}; ask for at least one.")
+    checked_count("top_k", top_k)
     if other is not None and answer is None:
-        raise InputError("An answer is held against another: choose the answer too.")
+        raise InputError(say("explain.choose_the_answer_too"))
     if not isinstance(tap, str):
-        raise InputError(f"A tap is the name of a tensor, not {type(tap).__name__}.")
-    scores = scores_of(pipe)
+        raise InputError(say("explain.tap_is_a_name", got=type(tap).__name__))
+    scores = answer_scores(pipe)
     tap, side = _named(pipe, tap, side)
     if target is None and scores.writes:
         target = ""  # the first token that would be written
-    good, bad = (look(pipe, text, pair, target, side) for text in (clean, corrupted))
+    good, bad = (attention_site(pipe, text, pair, target, side) for text in (clean, corrupted))
     _check_pair(good, bad)
-    where = scores.place(good.reading, position)
-    if scores.place(bad.reading, position) != where:
-        raise InputError("The hidden word stands at another place in the two texts: hide the same one in both.")
-    count = len(good.stack.layers)
-    layers = places("layer", layers, count, f"the {'model' if side == 'self' else side} has {count} layers")
+    where = scores.position(good.reading, position)
+    if scores.position(bad.reading, position) != where:
+        raise InputError(say("explain.masks_differ"))
+    layers = good.layers(layers)
     names = {layer: _tap_name(good, layer, tap) for layer in layers}
     _check_tap(pipe, names[layers[0]], tap)
-    with at_rest(pipe.model):
+    with eval_mode(pipe.model):
         kept, wanted = _run(good, scores, where, names)
         there, got = _run(bad, scores, where, names)
         if any(kept[layer].shape != there[layer].shape for layer in layers):
-            raise InputError(f"{tap} has another shape in the two texts. Give texts of as many tokens.")
+            raise InputError(say("explain.shapes_differ", tap=tap))
         swap = _Swap.of(kept, by, positions, heads, len(good.queries), tap)
         metric = _Metric.of(scores, wanted, got, answer, other)
         measured, base = _patched(bad, scores, where, names, swap, metric)
     gap = metric(wanted) - metric(got)
     if abs(gap) <= 1e-5 * max(1.0, abs(metric(wanted))):
-        raise InputError(
-            f"Both texts give the same {metric.what}, so there is nothing to bring back. "
-            "Change a word that matters, or choose another answer."
-        )
+        raise InputError(say("explain.nothing_to_bring_back", what=metric.what))
     shape = (len(layers), len(swap.columns))
     effect = ((measured - base) / gap).reshape(shape)
     best = np.unravel_index(int(effect.argmax()), shape)
@@ -161,16 +171,16 @@ def _named(pipe: Pipeline, tap: str, side: str) -> tuple[str, str]:
     found = re.fullmatch(r"(?:(encoder|decoder)\.)?layers\.\*\.(.+)", tap)
     whose, tap = (found[1], found[2]) if found else (None, tap)
     if side == "auto":
-        if isinstance(pipe.model, EncoderDecoderModel):
+        if pipe.model.is_encoder_decoder:
             return tap, whose or ("decoder" if tap.startswith("cross_attention.") else "encoder")
         return tap, whose or "self"
     if side == "cross":
-        raise InputError("To swap what the decoder takes from the encoder, swap cross_attention.output of the decoder.")
+        raise InputError(say("explain.swap_cross_attention"))
     return tap, side
 
 
-def _tap_name(looked: Look, layer: int, tap: str) -> str:
-    return f"{'' if looked.side == 'self' else looked.side + '.'}layers.{layer}.{tap}"
+def _tap_name(site: AttentionSite, layer: int, tap: str) -> str:
+    return f"{site.prefix}layers.{layer}.{tap}"
 
 
 def _check_tap(pipe: Pipeline, name: str, tap: str) -> None:
@@ -178,24 +188,30 @@ def _check_tap(pipe: Pipeline, name: str, tap: str) -> None:
     if name not in points:
         begin = name.removesuffix(tap)
         known = [point.removeprefix(begin) for point in points if point.startswith(begin)]
-        raise InputError(f"A layer has no tensor {tap!r}; it has {', '.join(known)}.{did_you_mean(tap, known)}")
+        raise InputError(say("explain.no_tensor", tap=repr(tap), known=known, near=did_you_mean(tap, known)))
 
 
-def _check_pair(good: Look, bad: Look) -> None:
-    if [t.id for t in good.reading.units] == [t.id for t in bad.reading.units]:
-        raise InputError("The two texts are the same to this model: there is nothing to swap. Change a word in one.")
+def _check_pair(good: AttentionSite, bad: AttentionSite) -> None:
+    if _same_inputs(good.reading, bad.reading):
+        raise InputError(say("explain.same_texts"))
     if len(good.queries) != len(bad.queries):
-        ours, theirs = ("  ".join(repr(token.text) for token in looked.queries) for looked in (good, bad))
-        raise InputError(
-            f"The clean text has {len(good.queries)} tokens and the corrupted one {len(bad.queries)}, so positions do "
-            f"not correspond. Change a word for one of as many tokens.\nclean:      {ours}\ncorrupted:  {theirs}"
-        )
+        ours, theirs = ("  ".join(repr(unit.text) for unit in site.queries) for site in (good, bad))
+        counts = {"clean": len(good.queries), "corrupted": len(bad.queries)}
+        raise InputError(say("explain.lengths_differ", **counts, clean_units=ours, corrupted_units=theirs))
 
 
-def _run(looked: Look, scores: Scores, where: int | None, names: dict[int, str]) -> tuple[dict[int, Tensor], Tensor]:
+def _same_inputs(one: Reading, two: Reading) -> bool:
+    """Whether the model is given the same, leaving aside what a decoder is made to write."""
+    names = [name for name in one.inputs if not name.startswith("decoder_")]
+    return all(torch.equal(one.inputs[name], two.inputs[name]) for name in names)
+
+
+def _run(
+    site: AttentionSite, scores: AnswerScores, where: int | None, names: dict[int, str]
+) -> tuple[dict[int, Tensor], Tensor]:
     """The tensors of each layer, and the scores (words or labels,)."""
-    with trace(looked.pipe.model, *names.values()) as seen:
-        answered = scores.rows(looked.reading, where, 1, {})[0].double().cpu()
+    with trace(site.pipe.model, *names.values()) as seen:
+        answered = scores.rows(site.reading, where, 1, {})[0].double().cpu()
     return {layer: seen[name] for layer, name in names.items()}, answered
 
 
@@ -209,16 +225,16 @@ class _Metric:
 
     @classmethod
     def of(
-        cls, scores: Scores, wanted: Tensor, got: Tensor, answer: str | int | None, other: str | int | None
+        cls, scores: AnswerScores, wanted: Tensor, got: Tensor, answer: str | int | None, other: str | int | None
     ) -> _Metric:
         if answer is None:
             mine, against = int(wanted.argmax()), int(got.argmax())
-            rival = None if mine == against or not scores.rivals else against
+            rival = None if mine == against or not scores.exclusive else against
         else:
             mine = scores.id_of(answer, len(wanted))
             rival = None if other is None else scores.id_of(other, len(wanted))
             if mine == rival:
-                raise InputError("The answer and what it is held against are the same. Choose two.")
+                raise InputError(say("explain.same_answers"))
         texts = scores.names([mine] if rival is None else [mine, rival])
         return cls(mine, rival, (texts[0], texts[1] if rival is not None else None))
 
@@ -226,9 +242,11 @@ class _Metric:
         return float(row[self.answer] - (0.0 if self.other is None else row[self.other]))
 
     @property
-    def what(self) -> str:
-        answer, other = self.names
-        return f"score of {answer!r}" + ("" if other is None else f" above that of {other!r}")
+    def what(self) -> Message:
+        answer, other = (None if name is None else repr(name) for name in self.names)
+        if other is None:
+            return say("explain.score_of", answer=answer)
+        return say("explain.score_above", answer=answer, other=other)
 
 
 # ---- what is swapped
@@ -251,32 +269,33 @@ class _Swap:
         cls,
         kept: dict[int, Tensor],
         by: By | None,
-        positions: Places | Sequence[Sequence[int]],
-        heads: Places,
-        tokens: int,
+        positions: Indices | Sequence[Sequence[int]],
+        heads: Indices,
+        units: int,
         tap: str,
     ) -> _Swap:
         one = next(iter(kept.values()))
         by = by or ("head" if one.ndim == 4 else "position")
         if by not in ("position", "head"):
-            raise InputError(f"Tensors are swapped by='position' or by='head', not {by!r}.")
+            raise InputError(say("explain.swap_by", by=repr(by)))
         if by == "head":
             if one.ndim != 4:
-                raise InputError(f"{tap} is not split into heads; swap it by position, or take attention.heads.")
+                raise InputError(say("explain.no_heads_in_tensor", tap=tap))
             if positions is not None:
-                raise InputError("A head is swapped at all positions: leave the positions out, or swap by position.")
-            count = one.shape[1]
-            return cls(kept, by, 1, [[n] for n in places("head", heads, count, f"a layer has {count} heads")])
+                raise InputError(say("explain.head_at_all_positions"))
+            heads_there = one.shape[1]
+            owner = say("explain.layer_has_heads", count=heads_there)
+            return cls(kept, by, 1, [[n] for n in checked_indices("head", heads, heads_there, owner)])
         if heads is not None:
-            raise InputError("Positions are swapped for all heads together: leave the heads out, or swap by head.")
+            raise InputError(say("explain.positions_for_all_heads"))
         axis = one.ndim - 2
-        if one.ndim < 3 or one.shape[axis] != tokens:
-            raise InputError(f"{tap} does not have one row for each token: it cannot be swapped by position.")
-        whole = f"there are {tokens} tokens"
+        if one.ndim < 3 or one.shape[axis] != units:
+            raise InputError(say("explain.no_row_per_unit", tap=tap))
+        owner = say("explain.there_are_units", count=units)
         if isinstance(positions, Sequence) and any(isinstance(group, Sequence) for group in positions):
-            asked: Any = [group if isinstance(group, list | tuple | range) else [group] for group in positions]
-            return cls(kept, by, axis, [places("position", group, tokens, whole) for group in asked])
-        return cls(kept, by, axis, [[n] for n in places("position", positions, tokens, whole)])  # type: ignore[arg-type]
+            groups: Any = [group if isinstance(group, list | tuple | range) else [group] for group in positions]
+            return cls(kept, by, axis, [checked_indices("position", group, units, owner) for group in groups])
+        return cls(kept, by, axis, [[n] for n in checked_indices("position", positions, units, owner)])  # type: ignore[arg-type]
 
     def into(self, layer: int, rows: list[tuple[int, int]]) -> Callable[[Tensor], Tensor]:
         """rows: (row of the batch, column to swap in it)"""
@@ -292,16 +311,14 @@ class _Swap:
 
 
 def _patched(
-    bad: Look, scores: Scores, where: int | None, names: dict[int, str], swap: _Swap, metric: _Metric
+    bad: AttentionSite, scores: AnswerScores, where: int | None, names: dict[int, str], swap: _Swap, metric: _Metric
 ) -> tuple[np.ndarray, np.ndarray]:
     """What is measured with each layer and column swapped, and beside it without: the last row of every batch."""
     model = bad.pipe.model
     runs = list(product(names, range(len(swap.columns))))
     time = max(len(bad.queries), len(bad.keys), len(bad.reading.units))
-    size = rows_at_once(time, model.config.hidden_size, bad.head_count) - 1
-    memory = None
-    if isinstance(model, EncoderDecoderModel) and bad.side != "encoder":
-        memory = model.encode(bad.reading.inputs["input_ids"], None, None)
+    size = batch_size_for(time, model.config.hidden_size, bad.head_count) - 1
+    fixed = bad.encoder_outputs()
     measured: list[float] = []
     base: list[float] = []
     for first in range(0, len(runs), size):
@@ -309,9 +326,38 @@ def _patched(
         by_layer: dict[int, list[tuple[int, int]]] = {}
         for row, (layer, column) in enumerate(group):
             by_layer.setdefault(layer, []).append((row, column))
-        fixed = {} if memory is None else {"encoder_outputs": memory.expand(len(group) + 1, -1, -1)}
         with trace(model, replace={names[layer]: swap.into(layer, rows) for layer, rows in by_layer.items()}):
-            found = scores.rows(bad.reading, where, len(group) + 1, fixed).double().cpu()
-        measured += [metric(row) for row in found[:-1]]
-        base += [metric(found[-1])] * len(group)
+            answers = scores.rows(bad.reading, where, len(group) + 1, fixed).double().cpu()
+        measured += [metric(row) for row in answers[:-1]]
+        base += [metric(answers[-1])] * len(group)
     return np.array(measured), np.array(base)
+
+
+# ---- as a question
+
+TAPS = (
+    "output", "input", "attention.output", "feedforward.output", "attention.heads", "attention.query", "attention.key",
+    "attention.value", "attention.scores", "attention.weights", "feedforward.hidden", "cross_attention.output",
+    "cross_attention.heads",
+)  # fmt: skip
+
+
+def _answer(
+    pipe: Pipeline, text: str, second: str | None, chosen: str | None, against: str | None, by: str, k: int,
+    **values: Any,
+) -> Patching:  # fmt: skip
+    answer, other = (token_or_label(pipe, word, text) for word in (chosen, against))
+    unit: Any = None if by == "auto" else by
+    return patching(pipe, text, second or "", by=unit, answer=answer, other=other, top_k=k, **values)
+
+
+QUESTION = Question(
+    name="patching", kind="patching", group="why", answer=_answer, checks=(reads_text, has_probabilities),
+    second="needed",
+    params=(
+        Setting(name="tap", key="patching.tap", choices=TAPS, default="output"),
+        Setting(name="by", key="patching.by", type=Literal["auto", "position", "head"], default="auto"),
+        chosen_word("patching.chosen"), chosen_word("patching.against", "against"), LAYERS, POSITIONS, HEADS,
+        ANSWER_POSITION, WRITTEN_SO_FAR, replace(STACK, key="patching.side"), count("patching.k", 5),
+    ),
+)  # fmt: skip

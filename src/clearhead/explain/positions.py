@@ -7,7 +7,7 @@ added to scores or asked of them by distance (T5's buckets, relative keys, DeBER
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,10 +16,11 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, place
-from clearhead.models.encoder_decoder import EncoderDecoderModel
-from clearhead.models.model import Model
-from clearhead.models.stack_model import TokenModel
+from clearhead.explain.indices import checked_count, checked_index
+from clearhead.explain.inference import eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import LAYER, Setting
+from clearhead.messages import say
 from clearhead.nn.attention import Attention
 from clearhead.nn.disentangled import DisentangledAttention
 from clearhead.nn.positions import RelativeBuckets, RelativeKeys, Rotary, SinusoidalPositions
@@ -27,7 +28,7 @@ from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from clearhead.nn.stack import Stack
 from clearhead.pipeline import Pipeline
 
-Way = Literal["sinusoidal", "learned", "rotary", "distance-bias", "distance-vectors"]
+PositionScheme = Literal["sinusoidal", "learned", "rotary", "distance-bias", "distance-vectors"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Scheme:
     """
 
     side: str
-    way: Way
+    way: PositionScheme
     where: str
     rows: list[int]
     columns: Literal["dimension", "head"]
@@ -79,34 +80,26 @@ def positions(pipe: Pipeline, length: int = 64, layer: int = 0) -> Positions:
 
     layer   where each layer has numbers of its own (UMT5, BERT's relative keys): which one is read
     """
-    if isinstance(length, bool) or not isinstance(length, int) or length < 2:
-        raise InputError(f"length is {length!r}; two positions at least can be told apart.")
+    checked_count("length", length, least=2)
     model = pipe.model
     schemes: list[Scheme] = []
-    with at_rest(model):
-        for side, stack in _stacks(model):
+    with eval_mode(model):
+        for side, stack in model.stacks.items():
             count = len(stack.layers)
-            at = place("layer", layer, count, f"{'the ' + side if side else 'the model'} has {count} layers")
-            room = stack.embed.max_length
-            schemes += _schemes(side, stack, min(length, room or length), at)
+            at = checked_index("layer", layer, count, say(f"explain.{side or 'model'}_has_layers", count=count))
+            schemes += _schemes(side, stack, min(length, stack.embed.max_length or length), at)
     if not schemes:
-        raise InputError(f"{pipe.name or 'This model'} has no position scheme: the order of its tokens is not told.")
+        raise InputError(say("explain.no_position_scheme"))
     return Positions(pipe.name, layer, schemes)
-
-
-def _stacks(model: Model) -> list[tuple[str, Stack]]:
-    if isinstance(model, EncoderDecoderModel):
-        return [("encoder", model.encoder), ("decoder", model.decoder)]
-    assert isinstance(model, TokenModel)
-    return [("", model.stack)]
 
 
 def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Scheme]:
     path = f"{side}." if side else ""
-    embed, device = stack.token_embedder, next(stack.parameters()).device
-    attention: Any = stack.blocks[layer].attention
+    embed: Any = stack.embed
+    device = next(stack.parameters()).device
+    attention: Any = getattr(stack.layers[layer], "attention", None)
 
-    def scheme(way: Way, where: str, rows: list[int], values: Tensor, columns: Any = "dimension") -> Scheme:
+    def scheme(way: PositionScheme, where: str, rows: list[int], values: Tensor, columns: Any = "dimension") -> Scheme:
         numbers = values.float()
         alike = None
         if columns == "dimension":
@@ -116,10 +109,10 @@ def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Schem
 
     near = list(range(length))
     apart = list(range(1 - length, length))  # key - query
-    if embed.positions is not None:
+    if getattr(embed, "positions", None) is not None:
         ids = torch.arange(length, device=device)[None] + embed.first_position
         vectors = embed.positions(ids)[0]
-        way: Way = "sinusoidal" if isinstance(embed.positions, SinusoidalPositions) else "learned"
+        way: PositionScheme = "sinusoidal" if isinstance(embed.positions, SinusoidalPositions) else "learned"
         yield scheme(way, "embed.positions", near, vectors)
     if isinstance(stack.position_bias, RelativeBuckets):
         yield scheme("distance-bias", "position_bias", apart, _by_distance(stack.position_bias, length), "head")
@@ -157,3 +150,19 @@ def _turned(rotary: Rotary, length: int, device: torch.device) -> Tensor:
     ids = torch.arange(length, device=device)[None]
     turned: Tensor = rotary(start.expand(1, 1, length, size), ids)[0, 0]
     return turned
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: None, length: int, layer: int) -> Positions:
+    return positions(pipe, length, layer)
+
+
+QUESTION = Question(
+    name="positions", kind="positions", group="model", answer=_answer, text=False,
+    params=(
+        Setting(name="length", key="positions.length", type=int, default=64, least=2, most=2048),
+        replace(LAYER, key="positions.layer"),
+    ),
+)  # fmt: skip

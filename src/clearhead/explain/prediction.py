@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -10,9 +10,14 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.answering import writes
+from clearhead.explain.capabilities import answers_as_it_stands, has_tokenizer
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, call
+from clearhead.explain.indices import checked_count
+from clearhead.explain.inference import call, eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import Setting, count
+from clearhead.explain.word_choice import comma_separated, unquoted
+from clearhead.messages import say
 from clearhead.models.heads import (
     ChoiceHead,
     LanguageHead,
@@ -25,14 +30,14 @@ from clearhead.models.heads import (
 )
 from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import display_texts, units_of_ids
-from clearhead.units import TokenUnit
+from clearhead.units import Unit
 
-What = Literal["label", "labels", "number", "next-sentence", "word", "token-label", "replaced", "span"]
+AnswerKind = Literal["label", "labels", "number", "next-sentence", "word", "token-label", "replaced", "span"]
 FOLLOWS = ("follows", "does not follow")  # in the order of the head's two scores
 
 
 @dataclass(frozen=True)
-class Choice:
+class LabelScore:
     """One possible answer. probability: None where the head gives a number that is none."""
 
     label: str
@@ -41,7 +46,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PredictedAnswer:
     """What is said of one place, or of the whole.
 
     what       "label": one of several; "labels": each for itself, yes or no; "number": a score as it is;
@@ -51,9 +56,9 @@ class Answer:
     choices    the likeliest first
     """
 
-    what: What
+    what: AnswerKind
     position: int | None
-    choices: list[Choice]
+    choices: list[LabelScore]
     last: int | None = None
 
 
@@ -63,8 +68,8 @@ class Prediction(Finding):
 
     model: str
     task: str
-    tokens: list[TokenUnit]
-    answers: list[Answer]
+    tokens: Sequence[Unit]
+    answers: list[PredictedAnswer]
 
     def table(self) -> Iterator[Iterable[Any]]:
         yield ["what", "position", "token", "label", "probability", "score"]
@@ -83,18 +88,17 @@ def prediction(
     top_k     for hidden words, and places of an answer: how many candidates
     choices   multiple choice: the continuations to choose from
     """
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1:
-        raise InputError(f"top_k is {top_k!r}; ask for at least one answer.")
+    checked_count("top_k", top_k)
     head = pipe.model.head
     if isinstance(head, ChoiceHead):
         return _choose(pipe, text, choices)
     if choices is not None:
-        raise InputError(f"{_name(pipe)} is loaded for {pipe.model.task}; only multiple choice takes choices.")
+        raise InputError(say("explain.only_multiple_choice", task=pipe.model.task))
     _check(pipe, head, pair)
     reading = pipe.read(text, pair)
-    with at_rest(pipe.model):
+    with eval_mode(pipe.model):
         out = call(pipe, reading)
-    answers: list[Answer] = []
+    answers: list[PredictedAnswer] = []
     labels = [label for _, label in sorted(pipe.model.config.id2label.items())]
     if isinstance(head, NextSentenceHead):
         answers = [_one("next-sentence", FOLLOWS, out.logits[0])]
@@ -114,7 +118,7 @@ def prediction(
         for position, (token, score) in enumerate(zip(reading.units, out.logits[0].float().tolist(), strict=True)):
             if not token.special:
                 chance = float(torch.tensor(score).sigmoid())
-                answers.append(Answer("replaced", position, [Choice("replaced", chance, score)]))
+                answers.append(PredictedAnswer("replaced", position, [LabelScore("replaced", chance, score)]))
     elif isinstance(head, SpanHead):
         answers = _spans(pipe, reading, out.start_logits[0].float(), out.end_logits[0].float(), top_k)
     return Prediction(pipe.name, pipe.model.task, reading.outputs, answers)
@@ -129,40 +133,43 @@ def _check(pipe: Pipeline, head: Any, pair: str | None) -> None:
     language = pipe.model.language_head
     masked = language is not None and not language.shift and pipe.model.task == "masked-lm"
     if not isinstance(head, known) and not masked:
-        other = "writes: ask for its next token" if writes(pipe) else "has no head that answers a text as it stands"
-        raise InputError(f"{_name(pipe)} is loaded for {pipe.model.task} and {other}.")
+        if pipe.model.can_generate:
+            raise InputError(say("explain.ask_for_next_token"))
+        raise InputError(say("explain.gives_vectors", task=pipe.model.task))
     if pair is None and isinstance(head, NextSentenceHead):
-        raise InputError("Whether one sentence follows another takes two: give a second text.")
+        raise InputError(say("explain.follows_takes_two"))
     if pair is None and isinstance(head, SpanHead):
-        raise InputError("An answer is looked for in a text: give the question, then that text as the second.")
+        raise InputError(say("explain.span_takes_two"))
 
 
-def _one(what: What, labels: Iterable[str], logits: Tensor, position: int | None = None) -> Answer:
+def _one(what: AnswerKind, labels: Iterable[str], logits: Tensor, position: int | None = None) -> PredictedAnswer:
     """One of several labels, by softmax."""
     scores = logits.float()
     rows = zip(labels, scores.softmax(-1).tolist(), scores.tolist(), strict=True)
-    found = [Choice(*row) for row in rows]
-    return Answer(what, position, sorted(found, key=lambda choice: -choice.score))
+    found = [LabelScore(*row) for row in rows]
+    return PredictedAnswer(what, position, sorted(found, key=lambda choice: -choice.score))
 
 
-def _sequence(pipe: Pipeline, labels: list[str], logits: Tensor) -> Answer:
+def _sequence(pipe: Pipeline, labels: list[str], logits: Tensor) -> PredictedAnswer:
     kind = pipe.model.config.problem_type
     if kind == "regression" or len(labels) == 1:
         pairs = zip(labels, logits.float().tolist(), strict=True)
-        return Answer("number", None, [Choice(label, None, score) for label, score in pairs])
+        return PredictedAnswer("number", None, [LabelScore(label, None, score) for label, score in pairs])
     if kind == "multi_label_classification":
         scores = logits.float()
         rows = zip(labels, scores.sigmoid().tolist(), scores.tolist(), strict=True)
-        return Answer("labels", None, sorted((Choice(*row) for row in rows), key=lambda choice: -choice.score))
+        return PredictedAnswer(
+            "labels", None, sorted((LabelScore(*row) for row in rows), key=lambda choice: -choice.score)
+        )
     return _one("label", labels, logits)
 
 
-def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed: bool) -> list[Answer]:
+def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed: bool) -> list[PredictedAnswer]:
     """The likeliest words for every mask in the text."""
     mask = pipe.tokenizer.mask_token_id
     places = [n for n, token in enumerate(reading.units) if token.id == mask]
     if needed and not places:
-        raise InputError(f"Nothing is hidden in the text. Write {pipe.tokenizer.mask_token} where a word is missing.")
+        raise InputError(say("explain.no_mask", mask=pipe.tokenizer.mask_token))
     found = []
     for position in places:
         scores = logits[position].float()
@@ -170,11 +177,11 @@ def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed:
         chances = scores.softmax(-1)[best.indices].tolist()
         words = display_texts(pipe.tokenizer, best.indices.tolist())
         rows = zip(words, chances, best.values.tolist(), strict=True)
-        found.append(Answer("word", position, [Choice(*row) for row in rows]))
+        found.append(PredictedAnswer("word", position, [LabelScore(*row) for row in rows]))
     return found
 
 
-def _spans(pipe: Pipeline, reading: Reading, start: Tensor, end: Tensor, top_k: int) -> list[Answer]:
+def _spans(pipe: Pipeline, reading: Reading, start: Tensor, end: Tensor, top_k: int) -> list[PredictedAnswer]:
     """The likeliest places in the second text, by p(start) · p(end), at most 30 tokens long."""
     inside = torch.tensor([token.segment == 1 and not token.special for token in reading.units], device=start.device)
     log_p = start.log_softmax(-1)[:, None] + end.log_softmax(-1)[None, :]  # (first, last)
@@ -184,22 +191,37 @@ def _spans(pipe: Pipeline, reading: Reading, start: Tensor, end: Tensor, top_k: 
     spans = [divmod(n, len(start)) for n in best.indices.tolist()]
     ids = [token.id for token in reading.units]
     found = [
-        Choice(pipe.tokenizer.decode(ids[a : b + 1]).strip(), float(log_p[a, b].exp()), float(score[a, b]))
+        LabelScore(pipe.tokenizer.decode(ids[a : b + 1]).strip(), float(log_p[a, b].exp()), float(score[a, b]))
         for a, b in spans
     ]
-    return [Answer("span", spans[0][0], found, last=spans[0][1])] if spans else []
+    return [PredictedAnswer("span", spans[0][0], found, last=spans[0][1])] if spans else []
 
 
 def _choose(pipe: Pipeline, text: str, choices: list[str] | None) -> Prediction:
     """Multiple choice: each continuation is read with the text, alone, and their scores are compared."""
     given = choices if isinstance(choices, list | tuple) else []
     if len(given) < 2 or not all(isinstance(choice, str) and choice.strip() for choice in given):
-        raise InputError(f"{_name(pipe)} chooses between continuations: give two choices or more.")
+        raise InputError(say("explain.two_choices"))
     if not isinstance(text, str) or not text.strip():
         raise InputError("There is no text to explain. Give at least one word.")
     both = pipe.tokenizer([text] * len(given), list(given), padding=True, return_tensors="pt")
     inputs = {name: value[None].to(pipe.model.device) for name, value in both.items()}
-    with at_rest(pipe.model):
+    with eval_mode(pipe.model):
         out = pipe.model(**inputs)
     tokens = units_of_ids(pipe.tokenizer, pipe.tokenizer.encode(text), text)
     return Prediction(pipe.name, pipe.model.task, tokens, [_one("label", given, out.logits[0])])
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: str | None, k: int, choices: str | None) -> Prediction:
+    continuations = None if choices is None else [unquoted(choice) for choice in comma_separated(choices)]
+    return prediction(pipe, text, second, k, continuations)
+
+
+QUESTION = Question(
+    name="prediction", kind="prediction", group="answer", answer=_answer, second="pair",
+    checks=(has_tokenizer, answers_as_it_stands),
+    params=(count("prediction.k", 5), Setting(name="choices", key="prediction.choices", type=str)),
+)  # fmt: skip

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.explain.attention import Kind, look
+from clearhead.explain.attention_site import AttentionSide, attention_site
+from clearhead.explain.capabilities import no_segment_memory, reads_text
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, call, place
+from clearhead.explain.indices import checked_index
+from clearhead.explain.inference import call, eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import HEAD, LAYER, POSITION, SIDE, TARGET
+from clearhead.messages import say
 from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline
-from clearhead.units import TokenUnit
+from clearhead.units import Unit
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -37,12 +42,12 @@ class QueryKey(Finding):
     kind: ClassVar[str] = "query-key"
 
     model: str
-    side: Kind
+    side: AttentionSide
     layer: int
     head: int
     position: int
-    tokens: list[TokenUnit]
-    keys: list[TokenUnit]
+    tokens: Sequence[Unit]
+    keys: Sequence[Unit]
     query: np.ndarray
     key: np.ndarray
     products: np.ndarray
@@ -74,20 +79,16 @@ def query_key(
 
     position   which token asks, counted from the end if negative; the rest as for `attention`
     """
-    looked = look(pipe, text, pair, target, side)
-    (layer,), (head,) = looked.choose([layer], [head])
-    count = len(looked.queries)
-    position = place("position", position, count, f"{count} tokens look")
-    block = looked.stack.blocks[layer]
-    part: Any = block.cross_attention if looked.side == "cross" else block.attention
-    names = {name: looked.tap(layer, name) for name in ("query", "key", "scores", "weights")}
-    with at_rest(pipe.model), trace(pipe.model, *names.values(), detach=True) as seen:
-        call(pipe, looked.reading)
-    if seen[names["key"]].shape[2] != len(looked.keys):
-        raise InputError(
-            f"{pipe.model.family.title} also looks at what it remembers, which has no tokens to show. "
-            "Use attention, which shows the memory as one."
-        )
+    site = attention_site(pipe, text, pair, target, side)
+    (layer,), (head,) = site.layers([layer]), site.heads([head])
+    units = len(site.queries)
+    position = checked_index("position", position, units, say("explain.units_look", count=units))
+    part = site.module(layer)
+    names = {name: site.tap(layer, name) for name in ("query", "key", "scores", "weights")}
+    with eval_mode(pipe.model), trace(pipe.model, *names.values(), detach=True) as seen:
+        call(pipe, site.reading)
+    if seen[names["key"]].shape[2] != len(site.keys):
+        raise InputError(say("explain.looks_at_memory", family=pipe.model.family.title))
     shared = part.heads // part.kv_heads  # query heads that share a key head
     query = seen[names["query"]][0, head, position].float().cpu()
     key = seen[names["key"]][0, head // shared].float().cpu()
@@ -95,9 +96,9 @@ def query_key(
     weights = seen[names["weights"]][0, head, position].float().cpu()
     products = query * key
     plain = products.sum(-1) * part.scale
-    added = (scores - plain).numpy() if looked.side != "cross" and adds(looked.stack, part) else None
+    added = (scores - plain).numpy() if site.side != "cross" and adds(site.stack, part) else None
     return QueryKey(
-        pipe.name, looked.side, layer, head, position, looked.queries, looked.keys, query.numpy(), key.numpy(),
+        pipe.name, site.side, layer, head, position, site.queries, site.keys, query.numpy(), key.numpy(),
         products.numpy(), float(part.scale), added, scores.numpy(), (weights == 0).tolist(), weights.numpy(),
     )  # fmt: skip
 
@@ -108,3 +109,11 @@ def adds(stack: Stack, attention: Any) -> bool:
     return (
         stack.position_bias is not None or isinstance(attention, RelativeAttention) or any(p is not None for p in parts)
     )
+
+
+# ---- as a question
+
+QUESTION = Question(
+    name="query-key", kind="query-key", group="attention", answer=query_key, checks=(reads_text, no_segment_memory),
+    second="pair", params=(LAYER, HEAD, replace(POSITION, default=-1), SIDE, TARGET),
+)  # fmt: skip

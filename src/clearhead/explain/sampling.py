@@ -13,9 +13,14 @@ import numpy as np
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.answering import writes
+from clearhead.explain.capabilities import can_write, has_tokenizer
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest
+from clearhead.explain.indices import checked_count
+from clearhead.explain.inference import eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import SEED, Setting, count
+from clearhead.explain.word_choice import text_or_none
+from clearhead.messages import say
 from clearhead.pipeline import Pipeline, as_text
 from clearhead.text.units import display_texts
 
@@ -104,14 +109,9 @@ def sampling(
     draws                       how many tokens are drawn, with seed, seed + 1, …: what generate(seed=…) would write
     show                        how many candidates are named
     """
-    if not writes(pipe):
-        raise InputError(
-            f"{pipe.name or 'This model'} is loaded for {pipe.model.task} and does not write, so nothing is drawn. "
-            "Choose a GPT-like model or an encoder–decoder."
-        )
-    for name, value, least in (("draws", draws, 1), ("show", show, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name} is {value!r}; it is a whole number, {least} or more.")
+    if not pipe.model.can_generate:
+        raise InputError(say("explain.does_not_write", task=pipe.model.task))
+    checked_count("draws", draws), checked_count("show", show)
     asked: dict[str, Any] = {
         "temperature": temperature,
         "top_k": top_k,
@@ -119,9 +119,8 @@ def sampling(
         "src_lang": src_lang,
         "tgt_lang": tgt_lang,
     }
-    options = {"num_beams": 1, "num_return_sequences": draws, "seed": seed, **asked}
-    run = as_text(pipe).watch(text, do_sample=True, **options).run
-    with at_rest(pipe.model):
+    run = as_text(pipe).watch(text, do_sample=True, num_beams=1, num_return_sequences=draws, seed=seed, **asked).run
+    with eval_mode(pipe.model):
         steps = run.steps()
         step = next(steps)
         if run.options.forced_bos_token_id is not None and run.session.prompt_length == 1:
@@ -160,3 +159,22 @@ def _candidates(
     numbers = (ordered.values[:count].tolist(), before[ids].tolist(), after[ids].tolist())
     rows = zip(words, ids, *numbers, strict=True)
     return [Chance(*row) for row in rows], ordered.values[count:possible].cpu().numpy()
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: None, k: int, **values: Any) -> Sampling:
+    return sampling(pipe, text_or_none(text), show=k, **values)
+
+
+QUESTION = Question(
+    name="sampling", kind="sampling", group="answer", answer=_answer, checks=(has_tokenizer, can_write), text=False,
+    params=(
+        Setting(name="temperature", key="sampling.temperature", type=float, default=1.0, least=0.01, most=100),
+        Setting(name="top_k", key="sampling.top_k", type=int, least=1, most=1_000_000),
+        Setting(name="top_p", key="sampling.top_p", type=float, least=0.001, most=1.0), SEED,
+        Setting(name="draws", key="sampling.draws", type=int, default=12, least=1, most=1000),
+        count("sampling.k", 200),
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""How alike two models, or two layers, see the same texts: CKA and CCA between their hidden states.
+"""Representation similarity: how alike two models, or two layers, see the same texts, by CKA and CCA.
 
 cka   linear centred kernel alignment: do the same pairs of tokens lie close together in both? It does not change under
       rotations and common factors. 1 is the same, 0 has nothing in common.
@@ -12,7 +12,7 @@ rotation, which neither measure sees.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar, Literal
 
@@ -20,12 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.errors import InputError, did_you_mean
-from clearhead.explain.attention import Places
+from clearhead.errors import InputError
+from clearhead.explain.capabilities import reads_text
 from clearhead.explain.finding import Finding
-from clearhead.explain.reading import at_rest, call, places
-from clearhead.models.encoder_decoder import EncoderDecoderModel
-from clearhead.models.stack_model import TokenModel
+from clearhead.explain.indices import Indices, checked_count, checked_indices
+from clearhead.explain.inference import call, eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import LAYERS, IndicesSetting, ModelSetting, Setting
+from clearhead.explain.word_choice import lines_of
+from clearhead.messages import say
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline, Reading
 
@@ -69,8 +72,8 @@ def similarity(
     texts: str | Sequence[str],
     b: Pipeline | None = None,
     measure: Measure = "cka",
-    layers_a: Places = None,
-    layers_b: Places = None,
+    layers_a: Indices = None,
+    layers_b: Indices = None,
     unbiased: bool = False,
     variance: float = 0.99,
     skip: int = 0,
@@ -87,60 +90,57 @@ def similarity(
                one is often so long a vector that it decides everything
     """
     _check(measure, unbiased, variance, skip)
-    given = [texts] if isinstance(texts, str) else list(texts)
-    if not given:
-        raise InputError("There is no text to compare the layers on. Give at least one.")
+    corpus = [texts] if isinstance(texts, str) else list(texts)
+    if not corpus:
+        raise InputError(say("explain.no_texts"))
     other = a if b is None else b
-    ours, theirs, aligned = _aligned_states(a, other, given, skip)
-    count = ours.shape[1]
-    if count < LEAST:
-        raise InputError(
-            f"There is too little to compare: {count} of at least {LEAST} tokens, better hundreds. Give more text."
-        )
+    ours, theirs, aligned = _aligned_states(a, other, corpus, skip)
+    tokens = ours.shape[1]
+    if tokens < LEAST:
+        raise InputError(say("explain.too_little_to_compare", count=tokens, least=LEAST))
     chosen_a, chosen_b = (
-        places("layer", asked, len(states), f"{name or 'the model'} has layers 0 (the embedding) to {len(states) - 1}")
-        for asked, states, name in ((layers_a, ours, a.name), (layers_b, theirs, other.name))
+        checked_indices("layer", layers, len(states), say("explain.layers_from_embedding", last=len(states) - 1))
+        for layers, states in ((layers_a, ours), (layers_b, theirs))
     )
-    rows = [_Layer.of(ours[n]) for n in chosen_a]
-    columns = rows if other is a and chosen_a == chosen_b else [_Layer.of(theirs[n]) for n in chosen_b]
+    rows = [_LayerStates.of(ours[n]) for n in chosen_a]
+    columns = rows if other is a and chosen_a == chosen_b else [_LayerStates.of(theirs[n]) for n in chosen_b]
 
     values = np.empty((len(rows), len(columns)))
     for (n, x), (k, y) in product(enumerate(rows), enumerate(columns)):
         mirrored = columns is rows and k < n
         values[n, k] = values[k, n] if mirrored else _value(x, y, measure, unbiased, variance)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(tokens, generator=torch.Generator().manual_seed(0))
     pairs = [(rows[n % len(rows)], columns[n % len(columns)]) for n in range(max(len(rows), len(columns)))]
     by_chance = np.array([_value(x, y.shuffled(order), measure, unbiased, variance) for x, y in pairs])
     name_b = other.name if other is a or other.name != a.name else f"{other.name} (the other)"
     return Similarity(
         a.name, name_b, measure, unbiased, chosen_a, chosen_b, values,
-        float(np.nanmean(by_chance)) if np.isfinite(by_chance).any() else float("nan"), count, aligned,
+        float(np.nanmean(by_chance)) if np.isfinite(by_chance).any() else float("nan"), tokens, aligned,
     )  # fmt: skip
 
 
 def _check(measure: str, unbiased: bool, variance: float, skip: int) -> None:
     if measure not in ("cka", "cca"):
-        raise InputError(f"The measure is 'cka' or 'cca', not {measure!r}.{did_you_mean(str(measure), ['cka', 'cca'])}")
+        raise InputError(say("explain.cka_or_cca", measure=repr(measure)))
     if unbiased and measure != "cka":
-        raise InputError("The unbiased estimate is one of CKA. For CCA, hold the values against chance.")
+        raise InputError(say("explain.unbiased_is_cka"))
     if isinstance(variance, bool) or not isinstance(variance, int | float) or not 0 < variance <= 1:
-        raise InputError(f"variance is {variance!r}; it is a share above 0 and up to 1.")
-    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
-        raise InputError(f"skip is {skip!r}; it is a whole number of tokens, 0 or more.")
+        raise InputError(say("explain.variance_range", value=repr(variance)))
+    checked_count("skip", skip, least=0)
 
 
 # ---- the measures
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _LayerStates:
     """Centred states without their last rotation: `basis` (tokens, rank), orthonormal, and `sizes` (rank), falling."""
 
     basis: Tensor
     sizes: Tensor
 
     @classmethod
-    def of(cls, states: Tensor) -> _Layer:
+    def of(cls, states: Tensor) -> _LayerStates:
         """states (tokens, width)"""
         states = states.double()
         centred = states - states.mean(0)
@@ -149,8 +149,8 @@ class _Layer:
         kept = sizes > largest * max(states.shape) * torch.finfo(torch.float64).eps
         return cls(basis[:, kept], sizes[kept])
 
-    def shuffled(self, order: Tensor) -> _Layer:
-        return _Layer(self.basis[order], self.sizes)
+    def shuffled(self, order: Tensor) -> _LayerStates:
+        return _LayerStates(self.basis[order], self.sizes)
 
     def strongest(self, variance: float) -> Tensor:
         """(tokens, directions): as many as hold this share of the variance, but enough tokens for each."""
@@ -159,7 +159,7 @@ class _Layer:
         return self.basis[:, : min(enough, max(1, len(self.basis) // _TOKENS_PER_DIRECTION))]
 
 
-def _value(x: _Layer, y: _Layer, measure: Measure, unbiased: bool, variance: float) -> float:
+def _value(x: _LayerStates, y: _LayerStates, measure: Measure, unbiased: bool, variance: float) -> float:
     if len(x.sizes) == 0 or len(y.sizes) == 0:
         return float("nan")  # every token has the same state: nothing varies
     if measure == "cca":
@@ -168,7 +168,7 @@ def _value(x: _Layer, y: _Layer, measure: Measure, unbiased: bool, variance: flo
     return float(_shared(x, y, unbiased) / (_shared(x, x, unbiased) * _shared(y, y, unbiased)).sqrt())
 
 
-def _shared(x: _Layer, y: _Layer, unbiased: bool) -> Tensor:
+def _shared(x: _LayerStates, y: _LayerStates, unbiased: bool) -> Tensor:
     """HSIC, up to a factor that CKA divides out: the sum over all pairs of tokens of (product in x) · (product in y).
 
     A token's product with itself is never small, so the sum is above zero even for unrelated states. The unbiased
@@ -209,26 +209,24 @@ def _aligned_states(
         ours.append(_averaged(states, [group for group, _ in groups]))
         theirs.append(_averaged(states if b is a else _states(b, y), [group for _, group in groups]))
     if not ours:
-        raise InputError("No token is left to compare. Give longer texts, or a smaller skip.")
+        raise InputError(say("explain.no_token_left"))
     return torch.cat(ours, 1), torch.cat(theirs, 1), "tokens" if same else "stretches"
 
 
 def _read(pipe: Pipeline, text: str) -> Reading:
-    model = pipe.model
-    reads_two = isinstance(model, EncoderDecoderModel) and (
-        model.language_head is not None or not model.target_is_source
-    )
+    model: Any = pipe.model
+    reads_two = model.is_encoder_decoder and (model.language_head is not None or not model.target_is_source)
     return pipe.read(text, target="" if reads_two else None)  # only the encoder is looked at: nothing is to be written
 
 
 def _states(pipe: Pipeline, reading: Reading) -> Tensor:
     """(layers, time, width): after the embedding and after each layer."""
     model = pipe.model
-    assert isinstance(model, EncoderDecoderModel | TokenModel)
-    side, stack = ("encoder.", model.encoder) if isinstance(model, EncoderDecoderModel) else ("", model.stack)
-    names = [f"{side}layers.0.input", *(f"{side}layers.{n}.output" for n in range(len(stack.layers)))]
+    side, stack = next(iter(model.stacks.items()))  # the only one, or the encoder
+    prefix = f"{side}." if side else ""
+    names = [f"{prefix}layers.0.input", *(f"{prefix}layers.{n}.output" for n in range(len(stack.layers)))]
     few = {} if model.language_head is None else {"logits_to_keep": 1}
-    with at_rest(model), trace(model, *names) as seen:
+    with eval_mode(model), trace(model, *names) as seen:
         call(pipe, reading, **few)
     return torch.stack([seen[name][0].float().cpu() for name in names])
 
@@ -264,3 +262,29 @@ def _stretches(
             if begin < end:
                 found.setdefault(int(which[begin]), ([], []))[side].append(n)
     return [found[key] for key in sorted(found) if all(found[key])]
+
+
+# ---- as a question
+
+
+def _answer(
+    pipe: Pipeline, text: str, second: None, other: Pipeline | None, layers: Indices, other_layers: Indices,
+    measure: Measure, unbiased: bool, **values: Any,
+) -> Similarity:  # fmt: skip
+    if other is not None and (reason := reads_text(other)) is not None:
+        raise InputError(reason)
+    unbiased = unbiased and measure == "cka"
+    return similarity(pipe, lines_of(text), other, measure, layers, other_layers, unbiased, **values)
+
+
+QUESTION = Question(
+    name="similarity", kind="similarity", group="layers", answer=_answer, checks=(reads_text,),
+    params=(
+        ModelSetting(name="other", key="similarity.other"),
+        Setting(name="measure", key="similarity.measure", type=Measure, default="cka"),
+        replace(LAYERS, key="similarity.layers"), IndicesSetting(name="other_layers", key="similarity.other_layers"),
+        Setting(name="unbiased", key="similarity.unbiased", type=bool, default=True),
+        Setting(name="variance", key="similarity.variance", type=float, default=0.99, least=0.01, most=1.0),
+        Setting(name="skip", key="similarity.skip", type=int, default=0, least=0, most=1000),
+    ),
+)  # fmt: skip

@@ -7,20 +7,23 @@ feed-forward → the layers above → scores for every word → the choice. A de
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.explain.attention_site import AttentionSite, attention_site
+from clearhead.explain.capabilities import no_segment_memory, reads_text
 from clearhead.explain.finding import Finding
-from clearhead.models.encoder_decoder import EncoderDecoderModel
-from clearhead.models.model import Model
-from clearhead.models.stack_model import TokenModel
-from clearhead.nn.stack import Stack
+from clearhead.explain.indices import checked_index
+from clearhead.explain.inference import call, eval_mode
+from clearhead.explain.question import Question
+from clearhead.explain.settings import HEAD, LAYER, POSITION, STACK, TARGET, Setting, count
+from clearhead.messages import Message, say
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline
+from clearhead.text.units import display_texts
 
 Role = Literal["query", "key", "value", "plain"]
 
@@ -29,7 +32,7 @@ Role = Literal["query", "key", "value", "plain"]
 class Vector:
     """A named vector: its first numbers, and how long it is."""
 
-    label: str
+    label: Message
     numbers: list[float]
     length: int
     role: Role = "plain"
@@ -39,20 +42,20 @@ class Vector:
 class Column:
     """One number for every token that the followed one could look at. None: it is hidden from view."""
 
-    label: str
+    label: Message
     numbers: list[float | None]
     is_share: bool = False  # the numbers are parts of a whole and sum to one
 
 
 @dataclass(frozen=True)
-class Step:
+class WalkStep:
     """One stop on the way. `tap` is the name under which a trace keeps the tensor shown.
 
     tokens   those that the columns speak of, where they are not the walk's own: what an encoder has read
     """
 
-    title: str
-    says: str
+    title: Message
+    says: Message
     tap: str
     vectors: list[Vector] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
@@ -76,7 +79,7 @@ class Walk(Finding):
     head: int
     layers: int
     heads: int
-    steps: list[Step]
+    steps: list[WalkStep]
     side: str = ""
     source: list[str] = field(default_factory=list)
 
@@ -113,209 +116,174 @@ def walk(
     side     of an encoder–decoder: which stack is followed, "decoder" (the default) or "encoder"
     target   what the decoder has written so far; by default the model's own answer
     """
-    model = pipe.model
-    if not text.strip():
-        raise InputError("The text is empty. Give at least one word to follow.")
-    inputs, ids, tokens, stack, side, source = _read(pipe, text, side, target)
-    path = f"{side}." if side else ""
+    both = pipe.model.is_encoder_decoder
+    if side == "cross":
+        raise InputError(say("explain.encoder_or_decoder", side=repr(side)))
+    site = attention_site(pipe, text, None, target, side or ("decoder" if both else "auto"))
+    units = site.queries
     if position is None:
-        special = set(pipe.tokenizer.all_special_ids) - {pipe.tokenizer.mask_token_id}
-        position = next((n for n in reversed(range(len(ids))) if ids[n] not in special), -1)
-    where = _index("position", position, len(ids), "the text has {} tokens")
-    layer = _index("layer", layer, len(stack.layers), "the model has {} layers")
-    block = stack.blocks[layer]
-    attention = block.attention
-    head = _index("head", head, attention.heads, "a layer has {} heads")
-
-    with torch.no_grad(), trace(model, *_wanted(model, stack, path, layer)) as seen:
-        model(**inputs)
-
-    def vector(label: str, name: str, role: Role = "plain", of_head: bool = False) -> Vector:
-        tensor = seen[name]
-        row = tensor[0, head, where] if of_head else tensor[min(0, tensor.shape[0] - 1), where]
-        return Vector(label, [round(v, 4) for v in row[:numbers].float().tolist()], row.shape[-1], role)
-
-    at = f"{path}layers.{layer}."
-    heads, head_dim = attention.heads, attention.head_dim
+        position = next((n for n in reversed(range(len(units))) if not units[n].special), -1)
+    position = checked_index("position", position, len(units), say("explain.there_are_units", count=len(units)))
+    (layer,), (head,) = site.layers([layer]), site.heads([head])
+    with eval_mode(pipe.model), trace(pipe.model, *_taps(site, layer)) as seen:
+        call(pipe, site.reading)
+    way = _Way(site, seen, layer, head, position, numbers)
     steps = [
-        Step(
-            "Embedding",
-            f"Token {ids[where]} becomes a vector of {model.config.hidden_size} numbers; its position has one too.",
-            f"{path}embed.output",
-            [
-                vector(label, f"{path}embed.{part}")
-                for part, label in (("tokens", "token"), ("positions", "position"), ("segments", "segment"))
-                if f"{path}embed.{part}" in seen
-            ]
-            + [vector("what enters the stack", f"{path}embed.output")],
-        )
-    ]
-    if layer > 0:
-        says = "The layer below has rewritten it." if layer == 1 else f"The {layer} layers below have rewritten it."
-        steps.append(Step("The layers below", says, f"{at}input", [vector(f"input of layer {layer}", f"{at}input")]))
-    steps.append(
-        Step(
-            "Query, key, value",
-            f"Three matrices turn each vector into three; cut into {heads} heads of {head_dim}. This is head {head}.",
-            f"{at}attention.query",
-            [
-                vector("query: what it looks for", f"{at}attention.query", "query", of_head=True),
-                vector("key: what it offers", f"{at}attention.key", "key", of_head=True),
-                vector("value: what it hands over", f"{at}attention.value", "value", of_head=True),
-            ],
-        )
-    )
-    scores = seen[f"{at}attention.scores"][0, head, where].float().tolist()
-    if len(scores) != len(ids):
-        raise InputError(f"{model.family.title} also looks at what it remembers, which has no tokens to show.")
-    weights = seen[f"{at}attention.weights"][0, head, where].float().tolist()
-    visible = _visible(stack, layer, where, len(ids))
-    masked = [s if v else None for s, v in zip(scores, visible, strict=True)]
-    steps.append(
-        Step(
-            "Score, scale, mask, softmax",
-            f"Its query is dotted with every key and multiplied by {attention.scale:.4g}; "
-            + ("later tokens are hidden; " if not all(visible) else "")
-            + "softmax turns scores into shares of one.",
-            f"{at}attention.weights",
-            columns=[
-                Column("score", scores),
-                Column("after the mask", masked),
-                Column("weight", weights, True),
-            ],
-        )
-    )
-    steps += [
-        Step(
-            "Weighted sum",
-            "The values, each taken in proportion to its weight, add up to this head's answer.",
-            f"{at}attention.heads",
-            [vector(f"head {head}", f"{at}attention.heads", "value", of_head=True)],
-        ),
-        Step(
-            "Merge and project",
-            f"The {heads} answers stand side by side ({heads} × {head_dim}) and one more matrix mixes them.",
-            f"{at}attention.output",
-            [vector("attention output", f"{at}attention.output")],
-        ),
-    ]
-    if side == "decoder" and block.cross_attention is not None:
-        looked = f"{at}cross_attention."
-        scores, weights = (seen[f"{looked}{name}"][0, head, where].float().tolist() for name in ("scores", "weights"))
-        steps += [
-            Step(
-                "Look at the source",
-                f"A new query is dotted with the keys of the {len(source)} tokens that the encoder has read.",
-                f"{looked}weights",
-                [vector("query: what it looks for", f"{looked}query", "query", of_head=True)],
-                [Column("score", scores), Column("weight", weights, True)],
-                tokens=source,
-            ),
-            Step(
-                "Take from the source",
-                "The encoder's values, each in proportion to its weight; all heads, mixed by one more matrix.",
-                f"{looked}output",
-                [
-                    vector(f"head {head}", f"{looked}heads", "value", of_head=True),
-                    vector("what it read", f"{looked}output"),
-                ],
-            ),
-        ]
-    steps += [
-        Step(
-            "Feed-forward",
-            f"Added to the token's own vector, widened to {seen[at + 'feedforward.hidden'].shape[-1]}, bent, "
-            "and narrowed again.",
-            f"{at}feedforward.output",
-            [
-                vector("widened", f"{at}feedforward.hidden"),
-                vector("feed-forward output", f"{at}feedforward.output"),
-                vector(f"output of layer {layer}", f"{at}output"),
-            ],
-        ),
-    ]
-    above = len(stack.layers) - 1 - layer
-    top = f"{path}layers.{len(stack.layers) - 1}.output"
-    if above:
-        says = f"The same happens {above} more time{'s' if above > 1 else ''}, with other weights."
-        steps.append(Step("The layers above", says, top, [vector("output of the last layer", top)]))
-    norm = f"{path}final.norm"
-    if norm in seen:
-        says = "A last normalisation brings the vector to a known size."
-        steps.append(Step("Final norm", says, norm, [vector("normalised", norm)]))
-    if "logits" in seen and model.language_head is not None:
-        steps.append(
-            _choice(pipe, seen["logits"][0, where], top_k, shifts=model.language_head.shift or side == "decoder")
-        )
-    return Walk(pipe.name, tokens, where, layer, head, len(stack.layers), heads, steps, side, source)
+        way.embedding(), *way.layers_below(), way.query_key_value(), way.attention(), *way.weighted_sum(),
+        *way.cross_attention(), way.feed_forward(), *way.layers_above(), *way.final_norm(), *way.answer(top_k),
+    ]  # fmt: skip
+    return Walk(
+        pipe.name, [unit.text for unit in units], position, layer, head, len(site.stack.layers), site.head_count, steps,
+        "" if site.side == "self" else site.side, [unit.text for unit in site.reading.units] if both else [],
+    )  # fmt: skip
 
 
-def _read(
-    pipe: Pipeline, text: str, side: str | None, target: str | None
-) -> tuple[dict[str, Tensor], list[int], list[str], Stack, str, list[str]]:
-    """What the model is called with; ids, tokens and stack of the side that is followed; its name; the source."""
-    model = pipe.model
-    if not isinstance(model, EncoderDecoderModel):
-        assert isinstance(model, TokenModel)
-        if side or target is not None:
-            raise InputError(f"{model.family.title} has one stack: leave side and target out.")
-        ids = pipe.tokenizer.encode(text)
-        return (
-            {"input_ids": torch.tensor([ids], device=model.device)},
-            ids,
-            pipe.tokenizer.readable(ids),
-            model.stack,
-            "",
-            [],
-        )
-    side = side or "decoder"
-    if side not in ("encoder", "decoder"):
-        raise InputError(f"The walk follows the encoder or the decoder, not {side!r}.")
-    reading = pipe.read(text, None, "" if side == "encoder" and model.language_head is not None else target)
-    followed = reading.units if side == "encoder" else reading.target
-    source = [token.text for token in reading.units]
-    stack = model.encoder if side == "encoder" else model.decoder
-    return reading.inputs, [token.id for token in followed], [token.text for token in followed], stack, side, source
-
-
-def _choice(pipe: Pipeline, logits: Tensor, top_k: int, shifts: bool) -> Step:
-    best = logits.float().softmax(-1).topk(min(top_k, len(logits)))
-    words = pipe.tokenizer.target.readable(best.indices.tolist())
-    return Step(
-        "Scores for every word" if not shifts else "The next token",
-        f"The vector is compared with all {len(logits):,} words of the vocabulary; softmax turns scores into chances. "
-        + (
-            "Greedy decoding takes the first; sampling draws by these chances."
-            if shifts
-            else "This is what stands here."
-        ),
-        "logits",
-        guesses=list(zip(words, best.values.tolist(), strict=True)),
-    )
-
-
-def _wanted(model: Model, stack: Stack, path: str, layer: int) -> list[str]:
-    embed, at = stack.embed, f"{path}layers.{layer}."
-    names = [f"{path}embed.{name}" for name in embed.taps if name != "segments" or embed.segments is not None]
+def _taps(site: AttentionSite, layer: int) -> list[str]:
+    """The tensors that the steps show."""
+    stack, model, prefix = site.stack, site.pipe.model, site.prefix
+    at = f"{prefix}layers.{layer}."
+    names = [f"{prefix}embed.{name}" for name in stack.embed.taps if name != "languages"]
     names += [f"{at}input|output", f"{at}attention.*", f"{at}feedforward.*"]
-    if path == "decoder.":
+    if site.side == "decoder":
         names.append(f"{at}cross_attention.*")
-    names.append(f"{path}layers.{len(stack.layers) - 1}.output")
+    names.append(f"{prefix}layers.{len(stack.layers) - 1}.output")
     if stack.final_norm is not None:
-        names.append(f"{path}final.norm")
-    if model.language_head is not None and path != "encoder.":
+        names.append(f"{prefix}final.norm")
+    if model.language_head is not None and site.side != "encoder":
         names.append("logits")
     return names
 
 
-def _visible(stack: Stack, layer: int, position: int, length: int) -> list[bool]:
-    window = stack.blocks[layer].window
-    return [
-        (not stack.causal or j <= position) and (window is None or abs(position - j) < window) for j in range(length)
-    ]
+@dataclass(frozen=True)
+class _Way:
+    """One forward pass, seen from one token, one layer and one head: each method is a stop."""
+
+    site: AttentionSite
+    seen: Any  # tensors by their tap
+    layer: int
+    head: int
+    position: int
+    numbers: int
+
+    @property
+    def _at(self) -> str:
+        return f"{self.site.prefix}layers.{self.layer}."
+
+    def _vector(self, label: Message, name: str, role: Role = "plain", of_head: bool = False) -> Vector:
+        tensor: Tensor = self.seen[name]
+        # positions are the same for all rows of a batch, and may have only one
+        row = tensor[0, self.head, self.position] if of_head else tensor[0, self.position]
+        return Vector(label, [round(v, 4) for v in row[: self.numbers].float().tolist()], row.shape[-1], role)
+
+    def _step(self, key: str, tap: str, *vectors: Vector, **values: Any) -> WalkStep:
+        return WalkStep(say(f"walk.{key}.title"), say(f"walk.{key}.says", **values), tap, list(vectors))
+
+    def embedding(self) -> WalkStep:
+        embed = f"{self.site.prefix}embed."
+        parts = [part for part in ("tokens", "positions", "segments") if embed + part in self.seen]
+        vectors = [self._vector(say(f"walk.embed_{part}"), embed + part) for part in parts]
+        output = self._vector(say("walk.enters"), f"{embed}output")
+        unit = self.site.queries[self.position]
+        return self._step(
+            "embedding", f"{embed}output", *vectors, output, token=getattr(unit, "id", unit.text), width=output.length
+        )
+
+    def layers_below(self) -> Iterator[WalkStep]:
+        if self.layer > 0:
+            name = f"{self._at}input"
+            key = "one_layer_below" if self.layer == 1 else "layers_below"
+            yield self._step(key, name, self._vector(say("walk.layer_input", n=self.layer), name), count=self.layer)
+
+    def query_key_value(self) -> WalkStep:
+        roles: tuple[Role, ...] = ("query", "key", "value")
+        vectors = [self._vector(say(f"walk.{role}"), f"{self._at}attention.{role}", role, True) for role in roles]
+        attention = self.site.module(self.layer)
+        shape = {"heads": attention.heads, "head_dim": attention.head_dim, "head": self.head}
+        return self._step("query_key_value", f"{self._at}attention.query", *vectors, **shape)
+
+    def attention(self) -> WalkStep:
+        scores, weights = self._row("attention.scores"), self._row("attention.weights")
+        if len(scores) != len(self.site.keys):
+            raise InputError(say("explain.looks_at_memory", family=self.site.pipe.model.family.title))
+        visible = _visible(self.site, self.layer, self.position, len(scores))
+        masked = [score if seen else None for score, seen in zip(scores, visible, strict=True)]
+        key = "attention" if all(visible) else "masked_attention"
+        step = self._step(key, f"{self._at}attention.weights", scale=self.site.module(self.layer).scale)
+        columns = [Column(say("walk.score"), scores), Column(say("walk.masked"), masked)]  # type: ignore[arg-type]
+        return replace(step, columns=[*columns, Column(say("walk.weight"), weights, True)])  # type: ignore[arg-type]
+
+    def _row(self, tensor: str) -> list[float]:
+        numbers: list[float] = self.seen[f"{self._at}{tensor}"][0, self.head, self.position].float().tolist()
+        return numbers
+
+    def weighted_sum(self) -> Iterator[WalkStep]:
+        attention, name = self.site.module(self.layer), f"{self._at}attention."
+        of_head = self._vector(say("walk.head", n=self.head), f"{name}heads", "value", True)
+        yield self._step("weighted_sum", f"{name}heads", of_head)
+        output = self._vector(say("walk.attention_output"), f"{name}output")
+        yield self._step("merge", f"{name}output", output, heads=attention.heads, head_dim=attention.head_dim)
+
+    def cross_attention(self) -> Iterator[WalkStep]:
+        name = f"{self._at}cross_attention."
+        if self.site.side != "decoder" or f"{name}weights" not in self.seen:
+            return
+        source = [unit.text for unit in self.site.reading.units]
+        query = self._vector(say("walk.query"), f"{name}query", "query", True)
+        step = self._step("look_at_source", f"{name}weights", query, count=len(source))
+        scores, weights = self._row("cross_attention.scores"), self._row("cross_attention.weights")
+        columns = [Column(say("walk.score"), scores), Column(say("walk.weight"), weights, True)]  # type: ignore[arg-type]
+        yield replace(step, columns=columns, tokens=source)
+        of_head = self._vector(say("walk.head", n=self.head), f"{name}heads", "value", True)
+        yield self._step("take_from_source", f"{name}output", of_head, self._vector(say("walk.read"), f"{name}output"))
+
+    def feed_forward(self) -> WalkStep:
+        hidden = self._vector(say("walk.widened"), f"{self._at}feedforward.hidden")
+        output = self._vector(say("walk.feed_forward_output"), f"{self._at}feedforward.output")
+        after = self._vector(say("walk.layer_output", n=self.layer), f"{self._at}output")
+        return self._step("feed_forward", f"{self._at}feedforward.output", hidden, output, after, width=hidden.length)
+
+    def layers_above(self) -> Iterator[WalkStep]:
+        last = len(self.site.stack.layers) - 1
+        if above := last - self.layer:
+            name = f"{self.site.prefix}layers.{last}.output"
+            key = "one_layer_above" if above == 1 else "layers_above"
+            yield self._step(key, name, self._vector(say("walk.last_output"), name), count=above)
+
+    def final_norm(self) -> Iterator[WalkStep]:
+        name = f"{self.site.prefix}final.norm"
+        if name in self.seen:
+            yield self._step("final_norm", name, self._vector(say("walk.normalised"), name))
+
+    def answer(self, top_k: int) -> Iterator[WalkStep]:
+        if "logits" not in self.seen:
+            return
+        logits = self.seen["logits"][0, self.position]
+        best = logits.float().softmax(-1).topk(min(top_k, len(logits)))
+        words = display_texts(self.site.pipe.tokenizer.target, best.indices.tolist())
+        key = "next_token" if self.site.pipe.model.can_generate else "word_scores"
+        step = self._step(key, "logits", words=len(logits))
+        yield replace(step, guesses=list(zip(words, best.values.tolist(), strict=True)))
 
 
-def _index(name: str, value: int, size: int, words: str) -> int:
-    if not -size <= value < size:
-        raise InputError(f"{name} {value} is out of range: {words.format(size)}, counted from 0.")
-    return value % size
+def _visible(site: AttentionSite, layer: int, position: int, length: int) -> list[bool]:
+    """Which tokens the mask lets it look at."""
+    window, causal = site.stack.blocks[layer].window, site.stack.causal
+    near = [window is None or abs(position - j) < window for j in range(length)]
+    return [close and (not causal or j <= position) for j, close in enumerate(near)]
+
+
+# ---- as a question
+
+
+def _answer(pipe: Pipeline, text: str, second: None, k: int, side: str, target: str | None, **values: Any) -> Walk:
+    return walk(pipe, text, top_k=k, side=None if side == "auto" else side, target=target, **values)
+
+
+QUESTION = Question(
+    name="walk", kind="walk", group="answer", answer=_answer, checks=(reads_text, no_segment_memory),
+    params=(
+        LAYER, HEAD, replace(POSITION, key="walk.position"),
+        Setting(name="numbers", key="walk.numbers", type=int, default=6, least=1, most=4096), count("walk.k", 10),
+        replace(STACK, key="walk.side"), TARGET,
+    ),
+)  # fmt: skip

@@ -18,7 +18,7 @@ from clearhead.server.guard import Guard, ServerAddress
 from clearhead.server.jobs import Job, JobQueue, check_current_job
 from clearhead.server.limits import Limits
 from clearhead.server.model_store import ModelStore, card_of, config_of
-from clearhead.studio.requests import ExplainRequest, GenerateRequest, option_fields
+from clearhead.studio.requests import ExplainRequest, GenerateRequest, write_form
 from clearhead.studio.routes import routes
 from clearhead.studio.runs import Runs
 
@@ -65,7 +65,7 @@ class Studio:
             "version": __version__,
             "models": self.models.listing(),
             "questions": [question.to_dict() for question in QUESTIONS.values()],
-            "options": [field.to_dict() for field in option_fields(self.limits).values()],
+            "write": write_form(self.limits),
             "limits": asdict(self.limits),
             "runs": self.runs is not None,
             "hub": self.models.allow_hub,

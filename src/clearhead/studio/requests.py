@@ -13,15 +13,15 @@ from clearhead.server.limits import Limits
 from clearhead.server.requests import check_body, text_field
 
 if TYPE_CHECKING:
-    from clearhead.explain.questions import Question
+    from clearhead.explain.question import Question
 
 FILES = {"html": "text/html; charset=utf-8", "json": "application/json", "csv": "text/csv; charset=utf-8"}
-# What of generate's options the page may set; those of the first line first.
+# What of generate's options the page may set, those first that its form shows.
+FORM_OPTIONS = ("max_new_tokens", "temperature", "top_k", "top_p", "num_beams", "seed")
 OPTIONS = (
-    "max_new_tokens temperature top_k top_p num_beams seed "
-    "min_new_tokens do_sample min_p typical_p repetition_penalty no_repeat_ngram_size length_penalty early_stopping "
-    "stop_strings src_lang tgt_lang"
-).split()
+    *FORM_OPTIONS, "min_new_tokens", "do_sample", "min_p", "typical_p", "repetition_penalty", "no_repeat_ngram_size",
+    "length_penalty", "early_stopping", "stop_strings", "src_lang", "tgt_lang",
+)  # fmt: skip
 MAX_STOP_STRINGS = 16
 
 
@@ -41,7 +41,7 @@ class ExplainRequest:
 
     @classmethod
     def from_body(cls, body: dict[str, Any], limits: Limits, more: tuple[Field, ...] = ()) -> ExplainRequest:
-        from clearhead.explain.questions import checked, question
+        from clearhead.explain.questions import question
 
         values = check_body(
             body,
@@ -59,7 +59,7 @@ class ExplainRequest:
         for name, value in params.items():
             if isinstance(value, str):
                 text_field(text_field("params", limits).check(name)[:50], limits).check(value)
-        params = checked(chosen, params)
+        params = chosen.checked(params)
         others = tuple(p.name for p in chosen.params if p.kind == "model" and params[p.name] is not None)
         return cls(values["model"], chosen, values["text"], values["second"], params, others)
 
@@ -118,3 +118,17 @@ def option_fields(limits: Limits) -> dict[str, Field]:
     }
     languages = {name: Field(name=name, type=str | None, longest=100) for name in ("src_lang", "tgt_lang")}
     return {name: replace(fields.get(name) or languages[name], **bounds.get(name, {})) for name in OPTIONS}
+
+
+def write_form(limits: Limits) -> dict[str, Any]:
+    """Letting a model write, as the page's lab lists it among the questions: a few of the options, with their words."""
+    fields = option_fields(limits)
+    starts: dict[str, Any] = {"max_new_tokens": min(48, limits.new_tokens), "num_beams": None}
+    params = []
+    for name in FORM_OPTIONS:
+        words = {"label": say(f"questions.label.{name}"), "help": say(f"questions.set.write.{name}")}
+        field = replace(fields[name], default=starts.get(name, fields[name].default))
+        params.append(field.to_dict() | words | {"choice_labels": [], "encoder_decoder_only": False})
+    words = {"title": say("questions.write.title"), "help": say("questions.write.help")}
+    group = {"group": "answer", "group_title": say("questions.group.answer")}
+    return {"name": "write", **group, **words, "second": "", "text": False, "params": params}

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding, plain
+from clearhead.messages import chinese_of
 from clearhead.views.terminal import DRAWERS, drawn
 
 WEB = Path(__file__).with_name("web")
@@ -49,8 +50,13 @@ def fragment(finding: Finding, height: int = 560) -> str:
 
 
 def compact(finding: Finding) -> dict[str, Any]:
-    """`to_dict()` with its large arrays as the bytes of float32; web/numbers.js unpacks them."""
-    return {"kind": finding.kind, **_packed(finding)}
+    """`to_dict()` with its large arrays as the bytes of float32; web/numbers.js unpacks them.
+
+    `$zh` holds the Chinese of the words that the finding itself has, in the same places.
+    """
+    packed = {"kind": finding.kind, **_packed(finding)}
+    chinese = chinese_of(packed)
+    return packed | ({"$zh": chinese} if chinese else {})
 
 
 def _packed(value: Any) -> Any:

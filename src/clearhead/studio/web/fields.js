@@ -1,11 +1,10 @@
 // The fields of the studio: one for each kind of parameter, and one for texts, which is as high as its text.
 
 import { el } from "/static/views/dom.js";
-import { paramWords } from "./words.js";
 
 /** `set(value)` is called when the reader is done with it; `tell(words)` when they look at it. */
 export function fieldFor(param, page, set, tell) {
-  const { name, help } = paramWords(page.lang, param);
+  const { label, help } = param;
   const given = { name: param.name, title: help, onfocus: () => tell(help), "aria-description": help };
   const start = param.default === null || param.default === undefined ? "" : String(param.default);
   let field;
@@ -20,7 +19,7 @@ export function fieldFor(param, page, set, tell) {
     field = el(
       "select",
       { ...given, "data-start": start, onchange: () => set(field.value === start ? undefined : field.value) },
-      param.choices.map((one) => el("option", { value: one }, page.words(`choice ${one}`))),
+      param.choices.map((one, n) => el("option", { value: one }, param.choice_labels[n])),
     );
   } else if (param.kind === "model") {
     field = el(
@@ -34,8 +33,8 @@ export function fieldFor(param, page, set, tell) {
       ...given,
       type: "number",
       "data-start": start,
-      min: param.low,
-      max: param.high,
+      min: param.least,
+      max: param.most,
       step: param.kind === "int" ? 1 : "any",
       placeholder: page.words("auto"),
       onchange: () => set(field.value === start ? undefined : field.value),
@@ -46,11 +45,11 @@ export function fieldFor(param, page, set, tell) {
       type: "text",
       "data-start": start,
       spellcheck: "false",
-      placeholder: page.words(param.kind === "layers" ? "all" : "auto"),
+      placeholder: page.words(param.kind === "indices" ? "all" : "auto"),
       onchange: () => set(field.value === start ? undefined : field.value),
     });
   }
-  return el("label", { class: `st-param st-${param.kind}` }, el("span", {}, name), field);
+  return el("label", { class: `st-param st-${param.kind}` }, el("span", {}, label), field);
 }
 
 /** A text field that grows with its text, up to so many pixels. Returns what fits it anew. */

@@ -2,6 +2,7 @@
 
 import { el } from "/static/views/dom.js";
 import { unpack } from "/static/views/numbers.js";
+import { overlay } from "/static/views/overlay.js";
 import { extent } from "/static/views/scale.js";
 import { getModel } from "./api.js";
 import { writer } from "./chapter.js";
@@ -9,7 +10,7 @@ import { fieldFor, grows } from "./fields.js";
 import { continued, headPanel } from "./heads.js";
 import { live, STAYS, troubleWords } from "./live.js";
 import { address, stateOf } from "./state.js";
-import { questionWords, sample, WRITE } from "./words.js";
+import { sample } from "./words.js";
 
 const PAUSE = 450; // milliseconds after the last key
 const NEEDS_TWO = ["next-sentence", "question-answering"]; // tasks that read two texts
@@ -19,8 +20,12 @@ const TYPING = 3000; // what is typed within so many milliseconds is one step ba
 
 export async function show(main, page) {
   main.classList.add("st-lab");
-  const questions = [...page.questions, WRITE];
-  const byName = new Map(questions.map((one) => [one.name, one]));
+  /** In the reader's language. Letting it write is no finding but a text, streamed: it stands among the questions. */
+  const questions = () => {
+    const chinese = page.lang === "zh" ? page.zh : null;
+    return [...overlay(page.questions, chinese?.questions), overlay(page.write, chinese?.write)];
+  };
+  const byName = new Map(questions().map((one) => [one.name, one]));
   const preferred =
     page.models.find((one) => one.loaded && one.trained) ?? page.models.find((one) => one.trained) ?? page.models[0];
   if (!preferred) {
@@ -40,7 +45,7 @@ export async function show(main, page) {
       question: byName.has(found.question) ? found.question : "attention",
     };
   }
-  const question = () => byName.get(state.question);
+  const question = () => questions().find((one) => one.name === state.question);
   const card = () =>
     about?.name === state.model
       ? about
@@ -241,7 +246,10 @@ export async function show(main, page) {
   }
 
   const kindOf = () => `${state.question === "write" ? "write" : "ask"} ${state.vs ?? ""}`;
-  const whyNot = (one) => (one === WRITE ? about?.questions?.["next-token"] : about?.questions?.[one.name]) ?? null;
+  const whyNot = (one) => {
+    const reasons = overlay(about?.questions, page.lang === "zh" ? about?.zh?.questions : null);
+    return reasons?.[one.name === "write" ? "next-token" : one.name] ?? null;
+  };
 
   function clear() {
     columns.forEach((column) => column.destroy());
@@ -386,7 +394,7 @@ export async function show(main, page) {
 
   function dress() {
     const one = question();
-    document.title = `${questionWords(page.lang, one).title} · Clearhead`;
+    document.title = `${one.title} · Clearhead`;
     for (const [name, key] of [
       ["model", "model"],
       ["text", "text"],
@@ -426,9 +434,8 @@ export async function show(main, page) {
     labels.other.hidden = !state.vs;
     other.hidden = state.vs !== "text";
     otherModel.hidden = state.vs !== "model";
-    const { title, help: story } = questionWords(page.lang, one);
-    heading.textContent = title;
-    said.textContent = story;
+    heading.textContent = one.title;
+    said.textContent = one.help;
     dressFacts();
     dressQuestions();
     dressParams();
@@ -467,16 +474,16 @@ export async function show(main, page) {
 
   function dressQuestions() {
     const held = document.activeElement?.dataset?.question;
-    current.textContent = questionWords(page.lang, question()).title;
+    current.textContent = question().title;
     current.setAttribute("aria-expanded", String(list.classList.contains("st-open")));
     const groups = new Map();
-    for (const one of questions) groups.set(one.group, [...(groups.get(one.group) ?? []), one]);
+    for (const one of questions()) groups.set(one.group, [...(groups.get(one.group) ?? []), one]);
     list.replaceChildren(
-      ...[...groups].map(([group, ones]) =>
+      ...[...groups.values()].map((ones) =>
         el(
           "div",
-          { role: "group", "aria-label": page.words(`group ${group}`) },
-          el("p", { class: "st-group" }, page.words(`group ${group}`)),
+          { role: "group", "aria-label": ones[0].group_title },
+          el("p", { class: "st-group" }, ones[0].group_title),
           ones.map((one) => {
             const reason = whyNot(one),
               own = state.question === one.name;
@@ -494,7 +501,7 @@ export async function show(main, page) {
                   }
                 },
               },
-              questionWords(page.lang, one).title,
+              one.title,
               reason ? el("small", {}, reason) : "",
             );
           }),
@@ -513,7 +520,7 @@ export async function show(main, page) {
     const both =
       /seq2seq/.test(card().task ?? "") ||
       ["decoder_layers", "num_decoder_layers"].some((name) => name in (about?.config ?? {}));
-    const shown = question().params.filter((one) => !one.only || both);
+    const shown = question().params.filter((one) => !one.encoder_decoder_only || both);
     const now = `${page.lang} ${state.question} ${shown.map((one) => one.name)}`;
     if (formOf !== now) {
       formOf = now;

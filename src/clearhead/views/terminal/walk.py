@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from clearhead.explain.walk import Step, Vector, Walk
+from clearhead.explain.walk import Vector, Walk, WalkStep
 from clearhead.views.terminal.elements import COLOURS, bar, candidate_table, chip, show_spaces
 
 
@@ -27,7 +27,7 @@ def draw_walk(walk: Walk, width: int) -> Iterator[RenderableType]:
         yield _draw_step(n, step, walk, width)
 
 
-def _draw_step(number: int, step: Step, walk: Walk, width: int) -> RenderableType:
+def _draw_step(number: int, step: WalkStep, walk: Walk, width: int) -> RenderableType:
     title = Text.assemble((f"{number}. {step.title}", "bold"), ("   " + step.tap, "dim"))
     parts: list[RenderableType] = [title, Text(step.says, style="italic")]
     if step.vectors:
@@ -52,7 +52,7 @@ def _vectors(vectors: list[Vector], width: int) -> Text:
     return Text("\n").join(lines)
 
 
-def _columns(step: Step, walk: Walk) -> Table:
+def _columns(step: WalkStep, walk: Walk) -> Table:
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("looks at", no_wrap=True)
     for column in step.columns:

@@ -6,7 +6,6 @@ import { ranked } from "./guesses.js";
 import { heatmap } from "./heatmap.js";
 import * as scale from "./scale.js";
 import { chips } from "./tokens.js";
-import { measured } from "./words.js";
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
@@ -16,7 +15,7 @@ const view = {
   title: (c) => c.words("ablation_title"),
   reading: (c) =>
     c.words(scale.extent(c.finding.effect)[0] < 0 ? "ablation_reading_signed" : "ablation_reading", {
-      what: measured(c.lang, c.finding.what),
+      what: c.finding.what,
     }),
   body(c, box) {
     const { layers, heads, effect, tokens, what, strongest, position } = c.finding;
@@ -57,7 +56,7 @@ const view = {
           class: "ch-columns ch-part",
           style: { "grid-template-columns": beside ? "max-content minmax(0, 1fr)" : "minmax(0, 1fr)" },
         },
-        el("div", {}, cells, colour.legend(measured(c.lang, what))),
+        el("div", {}, cells, colour.legend(what)),
         lists.length ? el("div", { style: { display: "grid", gap: "1rem" } }, lists) : "",
       ),
     );

@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { csv, json } from "./numbers.js";
+import { overlay } from "./overlay.js";
 import { pngOf, svgOf } from "./picture.js";
 import { say } from "./words.js";
 
@@ -40,6 +41,7 @@ export function figure(element, finding, options, view) {
   element.append(root);
 
   let given = {};
+  const inChinese = overlay(finding, finding.$zh);
   const start = { ...view.start?.(finding) };
   let state = { ...start };
   let width = 0;
@@ -47,7 +49,10 @@ export function figure(element, finding, options, view) {
   const system = matchMedia("(prefers-color-scheme: dark)");
 
   const c = {
-    finding,
+    /** In the reader's language, as far as it has words of its own. */
+    get finding() {
+      return c.lang === "zh" ? inChinese : finding;
+    },
     get lang() {
       return given.lang === "zh" ? "zh" : "en";
     },

@@ -32,7 +32,8 @@ function nest(flat, shape, offset) {
 
 /** The finding as JSON, whatever it is stored in. */
 export function json(finding) {
-  return JSON.stringify(finding, (_key, value) => {
+  return JSON.stringify(finding, (key, value) => {
+    if (key === "$zh") return undefined; // the figure's words, not the finding's numbers
     if (value instanceof Float32Array)
       return Array.from(value, (x) => (Number.isFinite(x) ? Number(x.toPrecision(9)) : null));
     return value;

@@ -5,7 +5,6 @@ import { figure } from "./figure.js";
 import { ranked } from "./guesses.js";
 import * as scale from "./scale.js";
 import { chips, plain, signed, textOf } from "./tokens.js";
-import { stepWords } from "./words.js";
 
 const HUES = { query: "q", key: "k", value: "v" };
 
@@ -52,8 +51,10 @@ const view = {
 };
 
 function one(c, step, n) {
-  const { title, says } = stepWords(c.lang, step);
-  const parts = [el("h4", {}, `${n}. ${title}`, el("span", {}, step.tap)), el("p", { class: "ch-say" }, says)];
+  const parts = [
+    el("h4", {}, `${n}. ${step.title}`, el("span", {}, step.tap)),
+    el("p", { class: "ch-say" }, step.says),
+  ];
   if (step.vectors.length) {
     const most = Math.max(...step.vectors.flatMap((vector) => vector.numbers.map(Math.abs)), 1e-9);
     parts.push(...step.vectors.map((vector) => vectorOf(c, vector, most)));
@@ -78,7 +79,7 @@ function vectorOf(c, vector, most) {
       { style: { background: scale.css(ground), color: scale.css(scale.onTop(c, ground)) } },
       scale.number(value),
     );
-    return c.tells(cell, () => `${stepWords.label(c.lang, vector.label)} [${d}] = ${value}`);
+    return c.tells(cell, () => `${vector.label} [${d}] = ${value}`);
   });
   return el(
     "div",
@@ -91,7 +92,7 @@ function vectorOf(c, vector, most) {
           ? { color: `var(--${hue}-text)`, "border-left": `3px solid var(--${hue})`, "padding-left": ".5rem" }
           : { "padding-left": ".7rem" },
       },
-      stepWords.label(c.lang, vector.label),
+      vector.label,
     ),
     el(
       "span",
@@ -111,7 +112,7 @@ function columnsOf(c, columns, others) {
     "tr",
     {},
     el("th", {}, c.words("looks_at")),
-    columns.map((column) => el("th", {}, stepWords.label(c.lang, column.label))),
+    columns.map((column) => el("th", {}, column.label)),
     shares && el("th", {}),
   );
   const rows = tokens.map((token, n) =>

@@ -1,0 +1,85 @@
+"""What a model can be asked: each check gives the reason why it cannot answer, or None. In both languages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clearhead.errors import ClearheadError
+from clearhead.explain.scores import answer_scores
+from clearhead.messages import Message, say
+from clearhead.models.heads import ChoiceHead, TokenHead
+from clearhead.pipeline import Pipeline
+
+Reason = Message | str | None
+
+
+def _refusal(check: Callable[[], Any]) -> Reason:
+    """What a check that raises has to say."""
+    try:
+        check()
+    except ClearheadError as error:
+        return error.message
+    return None
+
+
+def has_tokenizer(pipe: Pipeline) -> Reason:
+    return _refusal(lambda: pipe.tokenizer)
+
+
+def reads_text(pipe: Pipeline) -> Reason:
+    if isinstance(pipe.model.head, ChoiceHead):
+        return say("explain.reads_several_texts", task=pipe.model.task)
+    return has_tokenizer(pipe)
+
+
+def says_words(pipe: Pipeline) -> Reason:
+    """For the logit lens and whatever else is about words."""
+    if pipe.model.task == "permutation-lm":
+        return say("explain.words_in_a_second_stream", family=pipe.model.family.title)
+    if pipe.model.language_head is None:
+        return say("explain.says_no_words", task=pipe.model.task)
+    return None
+
+
+def can_write(pipe: Pipeline) -> Reason:
+    return None if pipe.model.can_generate else say("explain.does_not_write", task=pipe.model.task)
+
+
+def has_probabilities(pipe: Pipeline) -> Reason:
+    refused = _refusal(lambda: answer_scores(pipe)) is not None
+    return say("explain.no_probabilities", task=pipe.model.task) if refused else None
+
+
+def has_outputs_to_attribute(pipe: Pipeline) -> Reason:
+    model = pipe.model
+    labels = isinstance(model.head, TokenHead) and not model.is_encoder_decoder
+    return None if labels or model.task == "sequence-classification" else says_words(pipe)
+
+
+def answers_as_it_stands(pipe: Pipeline) -> Reason:
+    if pipe.model.task in ("features", "permutation-lm"):
+        return say("explain.gives_vectors", task=pipe.model.task)
+    return say("explain.ask_for_next_token") if pipe.model.can_generate else None
+
+
+def no_segment_memory(pipe: Pipeline) -> Reason:
+    if getattr(pipe.model.config, "mem_len", None) and pipe.model.task == "causal-lm":
+        return say("explain.looks_at_memory", family=pipe.model.family.title)
+    return None
+
+
+def has_kv_cache(pipe: Pipeline) -> Reason:
+    recurrent = hasattr(pipe.model.config, "mem_len")
+    return say("explain.memory_for_cache", family=pipe.model.family.title) if recurrent else None
+
+
+def need_sklearn(what: Message) -> None:
+    try:
+        import sklearn  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError:
+        raise ClearheadError(say("explain.needs_sklearn", what=what)) from None
+
+
+def has_sklearn(pipe: Pipeline) -> Reason:
+    return _refusal(lambda: need_sklearn(say("explain.this_question")))
