@@ -285,10 +285,10 @@ COLOUR = Setting(name="c", key="seed", choices=("red", "blue"), default="red")
 NUMBERS = IndicesSetting(name="layers", key="layers")
 BAD = [
     (INT, "three", "k is 'three'; it must be a whole number from 1 to 9"), (INT, 2.5, "k is 2.5; it must be a whole"),
-    (INT, True, "k is True"), (INT, [1], r"k is \[1\]"), (INT, "1e3", "k is '1e3'"), (INT, float("nan"), "k is nan"),
+    (INT, True, "k is True"), (INT, [1], r"k is \[1\]"), (INT, "1e3", "k is 1000"), (INT, float("nan"), "k is nan"),
     (INT, 10**400, "whole number"), (INT, "9" * 5000, "k is '9999.*…"), (INT, 0, "k is 0; .* from 1 to 9"),
     (INT, "10", "from 1 to 9"), (replace(INT, most=None), -1, "k is -1; it must be a whole number of at least 1"),
-    (replace(FLOAT, least=0.5, most=2), "2.5", "f is '2.5'; it must be a number from 0.5 to 2"),
+    (replace(FLOAT, least=0.5, most=2), "2.5", "f is 2.5; it must be a number from 0.5 to 2"),
     (FLOAT, "inf", "f is 'inf'; it must be a number"), (FLOAT, {}, "f is {}"), (FLOAT, True, "f is True"),
     (FLOAT, 10**400, "must be a number"), (YES_NO, "perhaps", "b is 'perhaps'; it must be true or false"),
     (YES_NO, [], "true or false"), (TYPED, 3, "t is 3; it must be a text"),
