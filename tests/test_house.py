@@ -157,3 +157,29 @@ def test_architecture_names_real_files():
     rooms = "nn|models|hub|generate|text|explain|views|zoo|train|studies|server|studio|cli|pipeline"
     for name in set(re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text)):
         assert (SOURCE / name).exists(), name
+
+
+def test_the_glossary_tells_the_truth():
+    """Both tables have the same rows; every path exists, and every question it sends to is one."""
+    from clearhead.explain.questions import QUESTIONS
+
+    tables = (ROOT / "docs" / "glossary.md").read_text().split("## 术语表")
+    rows = [[line.split(" | ") for line in table.splitlines() if line.startswith("| **")] for table in tables]
+    assert len(rows[0]) > 50 and [row[2:] for row in rows[0]] == [row[2:] for row in rows[1]]
+    for path in re.findall(r"`([\w/]+(?:\.py|/))`", "".join("".join(row[2:]) for row in rows[0])):
+        assert (SOURCE / path).exists(), path
+    for question in re.findall(r"`explain ([\w-]+)`", tables[0]):
+        assert question in QUESTIONS, question
+
+
+@pytest.mark.parametrize("name", ["glossary.md", "generation.md", "explaining.md", "training.md"])
+def test_the_documents_use_the_words_people_search_for(name):
+    """The field's own terms, which a reader of the papers looks for, beside the plain gloss."""
+    terms = {
+        "generation.md": ("speculative decoding", "nucleus sampling", "kv cache", "logits processor", "beam search"),
+        "explaining.md": ("logit lens", "activation patching", "attribution", "ablation", "induction head"),
+        "training.md": ("gradient checkpointing", "gradient clipping", "early stopping", "mfu", "warm-up"),
+    }
+    text = (ROOT / "docs" / name).read_text().lower()
+    for term in terms.get(name) or sum(terms.values(), ()):
+        assert term in text, f"{name} does not speak of {term!r}"
