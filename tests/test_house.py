@@ -67,6 +67,26 @@ def test_imports_go_down(path):
         assert upward, f"{path.relative_to(SOURCE)} imports {other}, which is not below {room}"
 
 
+# The rooms inside train, in the same way: data knows no objective, objectives no loop, the engine no recipe.
+TRAIN_FLOORS = [{"data"}, {"objectives"}, {"engine"}, {"recipe"}, {"recipe_files"}, {"run"}, {"__init__"}]
+TRAIN_FLOOR = {room: n for n, rooms in enumerate(TRAIN_FLOORS) for room in rooms}
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "train").rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_inside_train_go_down(path):
+    """Whatever form they have: inside a function and under TYPE_CHECKING too."""
+    room = path.relative_to(SOURCE / "train").parts[0].removesuffix(".py")
+    assert room in TRAIN_FLOOR, f"train/{room} has no floor: give it one in this test"
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            whole = node.module == "clearhead.train"  # from clearhead.train import data
+            modules = [f"{node.module}.{alias.name}" for alias in node.names] if whole else [node.module or ""]
+        for other in (name.split(".")[2] for name in modules if name.startswith("clearhead.train.")):
+            below = other == room or TRAIN_FLOOR[other] < TRAIN_FLOOR[room]
+            assert below, f"{path.relative_to(SOURCE)} imports train/{other}, which is not below train/{room}"
+
+
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
 def test_documents_state_this_order(name):
     """As `one` ← `two`, `three` ← …, each floor left of those that may import it."""

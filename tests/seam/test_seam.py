@@ -1,6 +1,8 @@
 """The seam: anything that becomes a row of vectors. An image classifier and an LSTM language model, each a short file,
 load, save, train, are traced, write and are explained by what is there, without a line about them in the house."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,11 @@ from clearhead import models, pipeline
 from clearhead.errors import InputError
 from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
+from clearhead.train import fit
+from clearhead.train.data.types import Batch
+from clearhead.train.objectives.base import Objective, term_sums
+from clearhead.train.objectives.causal import CausalLM
+from clearhead.train.objectives.classification import Classification
 from clearhead.units import PatchUnit
 from tests.seam.pictures import ImagePipeline, PatchCodec
 from tests.seam.tiny_lstm import FAMILY as LSTM
@@ -160,3 +167,73 @@ def test_a_picture_is_read_as_patches(vit):
     assert reading.inputs["pixel_values"].shape == (1, 1, 8, 8)
     assert [(u.row, u.column) for u in reading.units] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert all(isinstance(u, PatchUnit) and u.kind == "patch" for u in reading.units)
+
+
+# ---- training
+
+
+class PictureClassification(Objective):
+    """Which half of a picture is bright."""
+
+    name, task, unit = "picture-classification", "sequence-classification", "patch"
+    columns = ("image", "label")
+    higher_is_better = frozenset({"accuracy"})
+
+    def encode(self, record):
+        pixels = self.codec(record["image"])["pixel_values"].numpy()
+        yield {"pixels": pixels.ravel(), "patches": len(self.codec.units(record["image"])), "label": record["label"]}
+
+    def collate(self, examples):
+        pixels = torch.from_numpy(np.stack([example["pixels"] for example in examples])).view(-1, 1, 8, 8)
+        labels = torch.tensor([example["label"] for example in examples])
+        patches = sum(example["patches"] for example in examples)
+        return Batch({"pixel_values": pixels, "labels": labels}, {"loss": len(examples)}, patches)
+
+    def measure(self, model, batch):
+        out = model(**batch.inputs)
+        right = float((out.logits.argmax(-1) == batch.inputs["labels"]).sum())
+        return term_sums({"loss": out.loss}, batch) | {"right": right}
+
+    def report(self, sums):
+        return super().report(sums) | {"accuracy": sums["right"] / sums["loss.count"]}
+
+
+def pictures(seeds: range) -> list[dict]:
+    return [{"image": picture(seed % 2, seed), "label": seed % 2} for seed in seeds]
+
+
+def test_an_image_classifier_learns(vit):
+    seen = []
+    result = fit(
+        vit.model, PictureClassification(vit.codec), pictures(range(32)), valid=pictures(range(100, 116)), steps=40,
+        lr=3e-3, watchers=[seen.append],
+    )  # fmt: skip
+    assert result.losses[-1] < 0.1 < result.losses[0] and result.metrics["accuracy"] == 1.0
+    assert seen[-1]["units"] == 40 * 8 * 4  # four patches of each picture
+    with torch.no_grad():
+        assert [int(vit.model(**vit.codec(picture(side, 7))).logits.argmax()) for side in (0, 1)] == [0, 1]
+
+
+def test_an_lstm_learns_to_write(lstm):
+    objective = CausalLM(lstm.tokenizer, 16, cross_documents=True)
+    records = [{"text": sentence} for sentence in SENTENCES]
+    result = fit(lstm.model, objective, records, valid=records[:4], steps=120, lr=2e-2)
+    assert result.losses[-1] < 1.5 < result.losses[0] and result.metrics["perplexity"] < 4
+    assert lstm.generate("the cat sat on", max_new_tokens=4, do_sample=False).startswith("the cat sat on the ")
+
+
+def test_the_same_steps_again(lstm):
+    twin = copy.deepcopy(lstm.model)
+    records = [{"text": sentence} for sentence in SENTENCES]
+    losses = [
+        fit(model, CausalLM(lstm.tokenizer, 16, cross_documents=True), records, steps=3).losses
+        for model in (lstm.model, twin)
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_text_objectives_need_a_tokenizer(vit):
+    with pytest.raises(InputError, match="learns from text: it needs a tokenizer, not a PatchCodec"):
+        CausalLM(vit.codec, 16)
+    with pytest.raises(InputError, match="needs a tokenizer"):
+        Classification(vit.codec, 16)

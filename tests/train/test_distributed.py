@@ -22,10 +22,9 @@ import torch
 from safetensors.torch import load_file
 
 from clearhead.errors import ClearheadError, ConfigError
-from clearhead.train import train
+from clearhead.train import read_recipe, train
 from clearhead.train.engine.log import read_log
 from clearhead.train.engine.loop import Loop
-from clearhead.train.recipe import read_recipe
 
 STEPS = 6
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 48}

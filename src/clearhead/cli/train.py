@@ -95,7 +95,7 @@ def command(
         return
     is_main = int(os.environ.get("RANK", "0")) == 0
     with waiting("Getting ready …"):
-        from clearhead.train.recipe import read_recipe, write_recipe
+        from clearhead.train.recipe_files import read_recipe, write_recipe
     try:
         checked = read_recipe(path, overrides)
     except ClearheadError:  # under torchrun every process reads the recipe, and one complains

@@ -17,16 +17,19 @@ class Blocks:
     """`blocks[n]` is {column: the tokens, "starts": where in the block a document begins, other than at 0}.
 
     keep_last   the tokens that do not fill a block make a last, shorter one (to measure); otherwise they are left out
+    name        what to call the data in a message
     """
 
-    def __init__(self, table: Table, length: int, column: str = "input_ids", *, keep_last: bool = False) -> None:
+    def __init__(
+        self, table: Table, length: int, column: str = "input_ids", *, keep_last: bool = False, name: str = "The data"
+    ) -> None:
         self.table, self.length, self.column, self.keep_last = table, length, column, keep_last
         self._ends = table.ends(column)  # of the documents, over all tokens
         self.tokens = int(self._ends[-1]) if len(self._ends) else 0
         self._count = -(-self.tokens // length) if keep_last else self.tokens // length
         if not self._count:
             raise InputError(
-                f"The data has {self.tokens} tokens, which do not fill one block of {length}. "
+                f"{name} has {self.tokens:,} tokens, which do not fill one block of {length}. "
                 "Give more text, or lower batch.length."
             )
 

@@ -10,7 +10,8 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -381,6 +382,24 @@ class ParallelSource(Source):
 
     def _is_empty(self, record: dict[str, Any]) -> bool:
         return any(isinstance(value, str) and not value.strip() for value in record.values())
+
+
+class RecordSource(Source):
+    """Records that are in memory already."""
+
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+        super().__init__(SourceOptions())
+        self.list = [dict(record) for record in records]
+
+    @property
+    def name(self) -> str:
+        return "the list of records"
+
+    def contents(self, digest: Any) -> None:
+        digest.update(pickle.dumps(self.list))
+
+    def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
+        return ((f"Record {number}", record) for number, record in enumerate(self.list))
 
 
 class PublicSource(Source):

@@ -31,6 +31,7 @@ class Evaluation:
     dtype: torch.dtype | None = None
     is_compiled: bool = False
 
+    @torch.no_grad()
     def metrics(self, part: str, limit: int | None = None) -> dict[str, float]:
         """limit: so many batches and no more"""
         sums: dict[str, float] = {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Collection, Mapping
+from dataclasses import MISSING
 from typing import Any, get_type_hints
 
 from clearhead.errors import ConfigError, did_you_mean
+from clearhead.schema import Field
 from clearhead.train.data.types import Batch, Example, Record
 from clearhead.train.objectives.base import Objective
-from clearhead.train.recipe import typed
 
 # name -> module and class; a module is read when it is asked for
 OBJECTIVES = {
@@ -75,7 +76,12 @@ def typed_options(kind: type[Objective], options: Mapping[str, Any]) -> dict[str
     """What a recipe says of an objective, in the types of its class: 1e-1 is a number, "maybe" is not true or false."""
     check_options(kind, options)
     types = {name: option.annotation for name, option in options_of(kind).items()} | dict.fromkeys(LOADED, str | None)
-    return {key: typed(types[key], value, key, f"the objective {kind.name}") for key, value in options.items()}
+
+    def error(sentence: str) -> ConfigError:
+        return ConfigError(f"the objective {kind.name}: {sentence}")
+
+    fields = {key: Field(name=key, type=types[key], default=MISSING) for key in options}
+    return {key: fields[key].check(value, spelled=True, error=error) for key, value in options.items()}
 
 
 def options_of(kind: type[Objective]) -> dict[str, inspect.Parameter]:

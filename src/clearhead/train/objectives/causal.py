@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
-from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.text.readable import is_byte_level
 from clearhead.train.data.types import Batch, Example
@@ -71,12 +70,12 @@ class CausalLM(RunningText):
 
     def training_module(self, model: Model) -> nn.Module:
         head = model.language_head
-        if not isinstance(model, TokenModel) or head is None or not head.shift or head.ready:
+        if model.is_encoder_decoder or head is None or not head.shift or head.ready:
             raise InputError(
                 f"The {model.family.title} model does not shift its labels by itself, so it cannot learn causal-lm. "
                 "Choose a family that writes on from a text, such as gpt2."
             )
-        self.first_position = None if isinstance(model, SegmentRecurrentModel) else model.stack.embed.first_position
+        self.first_position = None if isinstance(model, SegmentRecurrentModel) else model.first_position
         return model
 
     def model_inputs(self, batch: Batch) -> dict[str, Tensor]:

@@ -21,7 +21,6 @@ from clearhead.errors import InputError
 from clearhead.models import Model, family
 from clearhead.models.heads import HeadInputs, language_loss
 from clearhead.models.output import Output
-from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.data.types import Batch, Example
 from clearhead.train.objectives.base import check_weights, term_sums
@@ -47,12 +46,12 @@ def cosine_loss(student: Tensor, teacher: Tensor) -> Tensor:
 class WithHiddenStates(nn.Module):
     """A model that gives its last hidden states beside its answer."""
 
-    def __init__(self, model: TokenModel) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Output:
-        hidden = self.model.stack(input_ids, attention_mask=attention_mask)
+        hidden = self.model.output_stack(input_ids, attention_mask=attention_mask)
         out: Output = self.model.head(hidden, HeadInputs(input_ids=input_ids))
         out.last_hidden_state = hidden
         return out
@@ -61,7 +60,7 @@ class WithHiddenStates(nn.Module):
 class WithTeacher:
     """Has a teacher, which never learns. A copy for another process, where texts are encoded, does without it."""
 
-    teacher: TokenModel
+    teacher: Model
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "teacher": None}
@@ -109,14 +108,14 @@ class Distillation(WithTeacher, MaskedLM):
 
     def training_module(self, model: Model) -> nn.Module:
         teacher = self.teacher
-        if not isinstance(model, TokenModel) or model.language_head is None:
+        if model.is_encoder_decoder or model.language_head is None:
             raise InputError(f"A student needs a head for masked words (task={self.task}), not {model.task}.")
         for field, what in (("vocab_size", "words"), ("hidden_size", "numbers per hidden state")):
             ours, theirs = getattr(model.config, field), getattr(teacher.config, field)
             if ours != theirs and (field == "vocab_size" or self.weights["cosine"]):
                 way = "" if field == "vocab_size" else " Give it the teacher's width, or set cosine=0."
                 raise InputError(f"The teacher has {theirs} {what}, the student {ours}: they cannot be compared.{way}")
-        ours, theirs = (getattr(m.stack.embed.positions, "weight", None) for m in (model, teacher))
+        ours, theirs = (getattr(m.output_stack.token_embedder.positions, "weight", None) for m in (model, teacher))
         if self.freeze_positions and isinstance(ours, nn.Parameter) and isinstance(theirs, nn.Parameter):
             ours.requires_grad_(not (ours.shape == theirs.shape and bool((ours == theirs.to(ours)).all())))
         return WithHiddenStates(model)
@@ -129,7 +128,7 @@ class Distillation(WithTeacher, MaskedLM):
         out = model(ids, attention_mask=mask)
         teacher = self.teacher.to(ids.device)
         with torch.no_grad():
-            hidden = teacher.stack(ids, attention_mask=mask)
+            hidden = teacher.output_stack(ids, attention_mask=mask)
             scores = _words_of(teacher)(hidden, HeadInputs()).logits if self.weights["soft"] else None
 
         def real(states: Tensor) -> Tensor:  # (batch, time, …) -> (real positions, …)
@@ -220,7 +219,7 @@ def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Mod
 
     BERT's student is a DistilBERT (no segments, no pooler); other families stay what they are.
     """
-    if not isinstance(teacher, TokenModel):
+    if teacher.is_encoder_decoder:
         raise InputError("A student is made of a model with one stack, not of an encoder–decoder.")
     depth = teacher.config.num_hidden_layers
     layers = (depth + 1) // 2 if layers is None else layers
@@ -260,17 +259,19 @@ def _words_of(teacher: Model) -> nn.Module:
     return head
 
 
-def _teacher(teacher: Model | str, task: str) -> TokenModel:
+def _teacher(teacher: Model | str, task: str) -> Model:
     """Loaded where it is named; it only reads, and never learns."""
     if isinstance(teacher, str):
         from clearhead.pipeline import load  # only to load: a teacher that is given needs no files
 
-        teacher = load(teacher, task=task).model
-    if not isinstance(teacher, TokenModel):
+        loaded: Model = load(teacher, task=task).model
+    else:
+        loaded = teacher
+    if loaded.is_encoder_decoder:
         raise InputError("The teacher must be a model with one stack, not an encoder–decoder.")
     if task == "masked-lm":
-        _words_of(teacher)
-    return teacher.eval().requires_grad_(False)
+        _words_of(loaded)
+    return loaded.eval().requires_grad_(False)
 
 
 def _checked(temperature: float) -> float:

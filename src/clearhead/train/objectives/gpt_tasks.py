@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Model, Output
 from clearhead.models.heads import ChoiceHead, HeadInputs, LanguageHead, language_loss, sequence_loss
-from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.data.types import Batch, Example, Record
 from clearhead.train.objectives.base import check_weights, term_sums
@@ -64,7 +63,7 @@ class GPTInputs:
 class WithLanguageHead(nn.Module):
     """A classifier that predicts the words it reads as well, with its embedding as the output matrix."""
 
-    def __init__(self, model: TokenModel) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
         config = model.config
@@ -73,7 +72,7 @@ class WithLanguageHead(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, lm_labels: Tensor | None = None) -> Output:
         """logits: of the task; loss: of the words, where labels for them are given."""
-        hidden = self.model.stack(input_ids, attention_mask=attention_mask)
+        hidden = self.model.output_stack(input_ids, attention_mask=attention_mask)
         out: Output = self.model.head(hidden, HeadInputs(input_ids=input_ids))
         if lm_labels is not None:
             out.loss = self.words(hidden, HeadInputs(labels=lm_labels)).loss
@@ -121,7 +120,7 @@ class GPTClassification(Classification):
         return batch
 
     def training_module(self, model: Model) -> nn.Module:
-        if not isinstance(model, TokenModel) or not model.stack.causal:
+        if model.is_encoder_decoder or not model.is_causal:
             raise InputError(
                 f"{model.family.title} does not read from left to right: use the objective classification."
             )

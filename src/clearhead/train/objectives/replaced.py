@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.models import Config, Model
 from clearhead.models.heads import HeadInputs, ReplacedHead
-from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.data.types import Batch, Example
 from clearhead.train.objectives.base import check_weights, term_sums
@@ -105,7 +104,7 @@ class ReplacedTokens(MaskedLM):
 class GeneratorAndDiscriminator(nn.Module):
     """Both models, as one that is trained."""
 
-    def __init__(self, discriminator: Model, generator: TokenModel) -> None:
+    def __init__(self, discriminator: Model, generator: Model) -> None:
         super().__init__()
         self.discriminator = discriminator
         self.generator = generator
@@ -120,7 +119,7 @@ class GeneratorAndDiscriminator(nn.Module):
     ) -> dict[str, Tensor]:
         chosen = labels != IGNORED
         originals = labels[chosen]
-        hidden = self.generator.stack(input_ids, attention_mask=attention_mask)
+        hidden = self.generator.output_stack(input_ids, attention_mask=attention_mask)
         guesses = self.generator.head(hidden[chosen][None], HeadInputs()).logits[0]  # (chosen, vocabulary)
         filled = input_ids.clone()
         filled[chosen] = drawn(guesses.detach(), draws[chosen])
@@ -146,11 +145,10 @@ def drawn(logits: Tensor, draws: Tensor) -> Tensor:
     return passed[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
-def generator_for(model: Model, share: float) -> TokenModel:
+def generator_for(model: Model, share: float) -> Model:
     """A narrower masked-lm model of the same family, on the same embeddings: all of them, as far as the projection."""
     generator = model.family.make(generator_config(model.config, share), "masked-lm", model.device)
-    assert isinstance(model, TokenModel) and isinstance(generator, TokenModel)
-    theirs, ours = model.stack.embed, generator.stack.embed
+    theirs, ours = model.output_stack.embed, generator.output_stack.embed
     for name in ("tokens", "positions", "segments", "norm"):
         setattr(ours, name, getattr(theirs, name))
     generator.tie_weights()

@@ -15,7 +15,7 @@ from clearhead.train.data.types import Batch, Example, Record, check_columns
 from clearhead.train.objectives.base import term_sums
 from clearhead.train.objectives.fields import text_of
 from clearhead.train.objectives.padding import IGNORED
-from clearhead.train.objectives.text import TextObjective
+from clearhead.train.objectives.text import TextObjective, require_tokenizer
 
 
 class RunningText(TextObjective):
@@ -77,13 +77,14 @@ def document_of(objective: TextObjective, record: Record) -> str:
 
 def special_id(tokenizer: Tokenizer, name: str, why: str) -> int:
     """The id of a special token that an objective cannot do without."""
-    found: int | None = getattr(tokenizer, f"{name}_id")
-    if found is None:
+    require_tokenizer(tokenizer)
+    number: int | None = getattr(tokenizer, f"{name}_id")
+    if number is None:
         raise InputError(
             f"This tokenizer has no {name}, which is needed {why}. Choose another tokenizer, or add one: "
             f'tok.add_special_tokens({{"{name}": "…"}}), and let the model\'s embedding grow by one.'
         )
-    return found
+    return number
 
 
 def around(tokenizer: Tokenizer) -> tuple[int, int]:

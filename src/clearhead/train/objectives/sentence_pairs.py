@@ -16,7 +16,6 @@ from clearhead import hub
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
-from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.data.types import Batch, Example, Record
 from clearhead.train.objectives.base import term_sums
@@ -31,7 +30,7 @@ SIDES = ("a", "b", "c")
 class SentenceEncoder(nn.Module):
     """Ids in, one vector for each row out: (rows, width). `classifier` is for the softmax objective, and only there."""
 
-    def __init__(self, model: TokenModel, head: SentenceHead, classes: int = 0) -> None:
+    def __init__(self, model: Model, head: SentenceHead, classes: int = 0) -> None:
         super().__init__()
         self.model, self.head = model, head
         width = model.config.hidden_size * len(head.pooling.modes)
@@ -41,7 +40,7 @@ class SentenceEncoder(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None, sides: int = 1
     ) -> Tensor:
         """sides: how many sentences make an example; with a classifier, its scores (examples, classes)"""
-        hidden = self.model.stack(input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+        hidden = self.model.output_stack(input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
         vectors: Tensor = self.head(hidden, attention_mask)
         if self.classifier is None:
             return vectors
@@ -94,7 +93,7 @@ class SentenceObjective(SequenceObjective):
         return Batch(inputs, {"loss": len(examples)}, tokens, {"sides": len(sides)})
 
     def training_module(self, model: Model) -> nn.Module:
-        if not isinstance(model, TokenModel):
+        if model.is_encoder_decoder:
             raise InputError("An encoder–decoder has no single stack to embed with. Choose an encoder.")
         super().training_module(model)
         model.head.requires_grad_(False)  # a pooler that nothing reads

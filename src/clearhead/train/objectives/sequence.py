@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from clearhead.models import Model
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
-from clearhead.models.stack_model import TokenModel
 from clearhead.text import Encoding
 from clearhead.train.data.types import Batch, Example, Record, check_columns
 from clearhead.train.objectives.padding import padded
@@ -72,6 +71,6 @@ class SequenceObjective(TextObjective):
 
 def has_segments(model: Model) -> bool:
     """Whether token_type_ids mean to the model what a tokenizer makes of them (GPT-2 would look them up as words)."""
-    return isinstance(model, SegmentRecurrentModel) or (
-        isinstance(model, TokenModel) and model.stack.embed.segments is not None
-    )
+    if model.is_encoder_decoder:
+        return False
+    return isinstance(model, SegmentRecurrentModel) or model.output_stack.token_embedder.segments is not None

@@ -29,8 +29,7 @@ class TextObjective(Objective):
     special_tokens: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:
-        if not isinstance(tokenizer, Tokenizer):
-            raise InputError(f"{self.name} learns from text, and needs a tokenizer, not a {type(tokenizer).__name__}.")
+        require_tokenizer(tokenizer)
         super().__init__(tokenizer, length)
         self.tokenizer = tokenizer
 
@@ -88,6 +87,11 @@ class TextObjective(Objective):
         most = pipe.model.max_length
         read = 1 if pipe.model.is_encoder_decoder else pipe.encode_prompts(prompt)[1].shape[1]
         return SAMPLED if most is None else min(SAMPLED, most - read)
+
+
+def require_tokenizer(codec: Any) -> None:
+    if not isinstance(codec, Tokenizer):
+        raise InputError(f"This objective learns from text: it needs a tokenizer, not a {type(codec).__name__}.")
 
 
 def tokenizer_identity(tokenizer: Tokenizer) -> list[Any]:

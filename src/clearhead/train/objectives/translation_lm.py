@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model
-from clearhead.models.stack_model import TokenModel
 from clearhead.text import Tokenizer
 from clearhead.train.data.types import Batch, Example, Record, check_columns
 from clearhead.train.objectives.fields import text_of
@@ -90,9 +89,9 @@ class TranslationLM(MaskedLM):
         }
 
     def training_module(self, model: Model) -> nn.Module:
-        if not isinstance(model, TokenModel):
+        if model.is_encoder_decoder:
             raise InputError(f"translation-lm trains one encoder; {model.family.title} has an encoder and a decoder.")
-        embed = model.stack.embed
+        embed = model.output_stack.token_embedder
         self.first_position = embed.first_position
         known: dict[str, int] = model.config.also_stored.get("lang2id") or {}
         if embed.languages is None:

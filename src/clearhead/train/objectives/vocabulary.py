@@ -8,7 +8,6 @@ from torch import nn
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.models.heads import ChoiceHead
-from clearhead.models.stack_model import TokenModel
 from clearhead.nn.linear import Linear
 from clearhead.text import Tokenizer
 
@@ -19,7 +18,7 @@ def grow_vocabulary(model: Model, tokenizer: Tokenizer) -> None:
     size, old = len(tokenizer), table.num_embeddings
     if size <= old:
         return
-    if not isinstance(model, TokenModel):
+    if model.is_encoder_decoder:
         raise InputError("New tokens can be given to a model with one stack only, not to an encoder–decoder.")
     std = float(getattr(model.config, "initializer_range", 0.02))
     head = model.head.words if isinstance(model.head, ChoiceHead) else model.language_head
@@ -28,7 +27,7 @@ def grow_vocabulary(model: Model, tokenizer: Tokenizer) -> None:
         grown = grown.to(device=table.weight.device, dtype=table.weight.dtype)
         grown.weight.normal_(std=std)
         grown.weight[:old] = table.weight
-        model.stack.embed.tokens = grown
+        model.output_stack.token_embedder.tokens = grown
         if head is not None:
             output = head.output
             assert isinstance(output, Linear)

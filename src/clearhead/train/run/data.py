@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead import hub
-from clearhead.errors import InputError
 from clearhead.train.data import Blocks, Order, Source, Table, prepare
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective
@@ -53,13 +52,7 @@ def workers_for(source: Source, workers: int) -> int:
 def _examples(part: str, table: Table, objective: Objective) -> Table | Blocks:
     if not objective.blocks:
         return table
-    units, length = int(table.lengths("input_ids").sum()), objective.block_length
-    if units < (length if part == "train" else 1):
-        raise InputError(
-            f"The {part} data has {units:,} {objective.unit}s, which do not fill one block of {length}. Give more "
-            "text, or lower batch.length."
-        )
-    return Blocks(table, length, keep_last=part != "train")
+    return Blocks(table, objective.block_length, keep_last=part != "train", name=f"The {part} data")
 
 
 def _order(recipe: Recipe, part: str, examples: Table | Blocks) -> Order:

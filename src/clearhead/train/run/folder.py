@@ -20,7 +20,8 @@ from clearhead.errors import CheckpointError, ClearheadError
 from clearhead.files import atomic_write
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective
-from clearhead.train.recipe import Recipe, read_recipe, write_recipe
+from clearhead.train.recipe import Recipe
+from clearhead.train.recipe_files import read_recipe, write_recipe
 
 HEADER = "# All settings of the run in this folder, as they were used.\n"  # what recipe.yaml of a run begins with
 
@@ -73,7 +74,7 @@ def _remove_new(new: list[Path]) -> None:
 FILES = ("checkpoints", "model", "tokenizer", "adapter", "data", "tensorboard", "log.jsonl", "result.json")
 
 
-def check_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[str]:
+def check_same_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[str]:
     """In what the recipe differs from that of a run that did not come as far as training; any other is an error."""
     path = folder / "recipe.yaml"
     there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
@@ -98,7 +99,7 @@ def check_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[st
 def remember_recipe(recipe: Recipe, folder: Path, kind: type[Objective], world: World) -> None:
     """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
     path = folder / "recipe.yaml"
-    changed = check_recipe(recipe, folder, kind)
+    changed = check_same_recipe(recipe, folder, kind)
     world.barrier()
     if world.is_main and (changed or not path.exists()):
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training

@@ -21,12 +21,13 @@ from clearhead.train.engine.loop import Loop
 from clearhead.train.engine.memory_saving import explain_out_of_memory
 from clearhead.train.engine.world import World, is_distributed, join_world
 from clearhead.train.objectives import objective_class, typed_options
-from clearhead.train.recipe import Recipe, read_recipe
+from clearhead.train.recipe import Recipe
+from clearhead.train.recipe_files import read_recipe
 from clearhead.train.run.assembly import RunParts, assemble
 from clearhead.train.run.checks import check_distribution, check_run, shared_files
 from clearhead.train.run.data import prepare_data
 from clearhead.train.run.export import finish
-from clearhead.train.run.folder import check_recipe, locked, remember_recipe
+from clearhead.train.run.folder import check_same_recipe, locked, remember_recipe
 from clearhead.train.run.inputs import open_inputs
 from clearhead.train.run.model import make_model
 from clearhead.train.run.tokenizer import objective_for, stand_in, train_or_load
@@ -75,7 +76,7 @@ def _train(asked: Recipe, folder: Path, world: World, watchers: list[Watcher]) -
     check_run(recipe, kind, inputs)
     tokenizer = inputs.tokenizer or stand_in(recipe.tokenizer, kind)
     objective = objective_for(recipe, inputs, tokenizer)  # options that cannot be are found now
-    check_recipe(asked, folder, kind)
+    check_same_recipe(asked, folder, kind)
 
     with locked(folder, world), explain_out_of_memory():
         remember_recipe(asked, folder, kind, world)
