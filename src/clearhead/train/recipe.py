@@ -33,9 +33,8 @@ class DataRecipe:
     columns: dict[str, Any] = field(default_factory=dict)  # our name: theirs (a name, or a number counted from 0)
     limit: MaybeCount = None  # so many records of the training data and no more
     cache: str | None = None  # where tokenised data is kept; by default inside `out`
-    workers: Annotated[int, Field(least=0, most=256)] = (
-        0  # processes that tokenise large data and make batches, where a thread of this one is too slow
-    )
+    # processes that tokenise large data and make batches, where a thread of this one is too slow
+    workers: Annotated[int, Field(least=0, most=256)] = 0
 
 
 @dataclass
@@ -84,9 +83,8 @@ class OptimizerRecipe:
     max_grad_norm: MaybePositive = 1.0  # gradient clipping: the largest norm over all parameters
     matrix_lr: MaybePositive = None  # muon: the rate of the matrices; by default `lr`
     momentum: Share = 0.95  # muon
-    layer_decay: Annotated[float, Field(above=0, most=1)] = (
-        1.0  # each layer below learns by so much less (ULMFiT: 1/2.6)
-    )
+    # each layer below learns by so much less (ULMFiT: 1/2.6)
+    layer_decay: Annotated[float, Field(above=0, most=1)] = 1.0
     freeze: str | None = None  # embeddings, encoder, all-but-head
     unfreeze_every: MaybeCount = None  # steps after which one more layer learns, from the top (ULMFiT)
 
@@ -145,12 +143,10 @@ class Recipe:
     precision: Literal["fp32", "bf16"] | None = None  # by default bf16 on a GPU, fp32 elsewhere
     compile: bool = False
     checkpoint_activations: bool = False  # gradient checkpointing: less memory, a third more arithmetic
-    chunk: Annotated[int | None, Field(least=0)] = (
-        None  # positions per stretch of the vocabulary loss; 0: all at once. By default by memory.
-    )
-    ema: Annotated[float | None, Field(above=0, below=1)] = (
-        None  # decay of the moving average that is evaluated and saved in place of the weights
-    )
+    # positions per stretch of the vocabulary loss; 0: all at once. By default by memory.
+    chunk: Annotated[int | None, Field(least=0)] = None
+    # decay of the moving average that is evaluated and saved in place of the weights
+    ema: Annotated[float | None, Field(above=0, below=1)] = None
     deterministic: bool = False  # the same bits again on a GPU too, slower; a CPU always gives them
     distribute: Literal["ddp", "fsdp"] = "ddp"  # under torchrun
     log_every: Count = 10
