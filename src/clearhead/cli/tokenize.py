@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli.style import DEFAULT, note, out, print_json, waiting
+
+if TYPE_CHECKING:
+    from clearhead.text import Tokenizer
 
 
 def command(
@@ -44,27 +47,27 @@ def command(
         raise InputError('Give a text to tokenize: clearhead tokenize "some words".')
     with waiting(f"Loading the tokenizer of {model} …"):
         tokenizer = _tokenizer_of(model, revision)
-    encoded = tokenizer(text, pair, add_special_tokens=special, return_offsets_mapping=True)
-    ids = encoded["input_ids"]
+    encoding = tokenizer(text, pair, add_special_tokens=special, return_offsets_mapping=True)
+    ids = encoding["input_ids"]
     tokens = tokenizer.readable(ids)
     if as_json:
-        rows = zip(tokens, ids, encoded["offset_mapping"], strict=True)
-        print_json([{"token": t, "id": i, "start": a, "end": b} for t, i, (a, b) in rows])
+        rows = zip(tokens, ids, encoding["offset_mapping"], strict=True)
+        print_json([{"token": token, "id": id_, "start": start, "end": end} for token, id_, (start, end) in rows])
         return
     from rich.text import Text
 
     from clearhead.views.terminal.elements import TOKEN_COLOURS, chip, show_spaces
 
     line = Text()
-    for n, (token, number) in enumerate(zip(tokens, ids, strict=True)):
+    for n, (token, id_) in enumerate(zip(tokens, ids, strict=True)):
         line.append(chip(show_spaces(token)), style=f"white on {TOKEN_COLOURS[n % len(TOKEN_COLOURS)]}")
-        line.append(f"\u00a0{number} ", style="dim")
+        line.append(f"\u00a0{id_} ", style="dim")
         line.append(" ")
     out().print(line)
     note(f"{len(ids)} tokens, {len(tokenizer):,} in the vocabulary")
 
 
-def _tokenizer_of(model: str, revision: str | None):  # type: ignore[no-untyped-def]
+def _tokenizer_of(model: str, revision: str | None) -> Tokenizer:
     from clearhead import zoo
     from clearhead.text import load_tokenizer
 
