@@ -184,10 +184,10 @@ def test_activations_are_what_autograd_keeps(name, more):
     assert d.training.activation_bytes == pytest.approx(kept_per_token(model), rel=0.05)
 
 
-def test_recomputed_layers_keep_their_input():
+def test_with_gradient_checkpointing_layers_keep_their_input():
     model, d = small("gpt2", max_position_embeddings=64)
     model.stack.recompute = True
-    assert d.training.recomputed_bytes == pytest.approx(kept_per_token(model), rel=0.05)
+    assert d.training.checkpointed_bytes == pytest.approx(kept_per_token(model), rel=0.05)
     assert d.training.layer_bytes * 4 < d.training.activation_bytes
 
 
@@ -215,7 +215,7 @@ def test_gpt3_takes_what_its_paper_says():
     """Table D.1 of Brown et al.: 3.14e23 FLOP for 300 billion tokens, attention left out."""
     d = describe("gpt3-175b", GPT3, GPT3.preset("gpt3-175b"))
     assert 300e9 * d.training.flops_per_token == pytest.approx(3.14e23, rel=0.03)
-    speed = d.training.tokens_per_second(gpus=1024, peak=989e12, share=0.4)
+    speed = d.training.tokens_per_second(gpus=1024, peak=989e12, mfu=0.4)
     assert speed == pytest.approx(1024 * 989e12 * 0.4 / d.training.flops_per_token)
 
 
@@ -239,7 +239,7 @@ def row(name):
     e = said["training"]
     days = f"{e['days']:,.1f} days" if e["days"] >= 1 else f"{e['days'] * 24:.1f} hours"
     sequence = e["length"] / 2**30
-    kept, less = e["activation_bytes_per_token"] * sequence, e["recomputed_bytes_per_token"] * sequence
+    kept, less = e["activation_bytes_per_token"] * sequence, e["checkpointed_bytes_per_token"] * sequence
     return (
         f"| {name} | {said['parameters'] / 1e6:,.0f} M | {e['state_bytes'] / 2**30:,.1f} | {kept:.2f} | {less:.2f} "
         f"| {e['flops_per_token'] / 1e9:,.1f} | {e['tokens_per_second']:,.0f} | {days} |"

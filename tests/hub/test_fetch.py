@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,10 +16,10 @@ from .fake_hub import serve
 
 PROGRAM = """
 import sys, torch
-from clearhead import hub
+from clearhead import hub, zoo
 from clearhead.errors import ClearheadError
 try:
-    folder = hub.locate(sys.argv[1], sys.argv[2] or None, ("random-gpt2",))
+    folder = hub.locate(sys.argv[1], sys.argv[2] or None, zoo.hint(sys.argv[1]))
     model = hub.load_model(folder)
     print(sum(p.detach().double().abs().sum().item() for p in model.parameters()))
 except ClearheadError as error:
@@ -39,10 +40,10 @@ def checkpoint(tmp_path_factory):
     return folder, sharded, sum(p.detach().double().abs().sum().item() for p in model.parameters())
 
 
-def run(home, repo, revision="", endpoint="http://127.0.0.1:9", **env):
+def run(home, repo, revision="", endpoint="http://127.0.0.1:9", program=PROGRAM, **env):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
     env = {**clean, "HF_HOME": str(home), "HF_ENDPOINT": endpoint, **env}
-    result = run_python(["-c", PROGRAM, repo, revision], env)
+    result = run_python(["-c", program, repo, revision], env)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 
@@ -56,6 +57,29 @@ def test_fetch_then_offline(checkpoint, tmp_path):
     # the hub is gone; the cache is not
     assert float(run(tmp_path, "someone/whole", HF_HUB_OFFLINE="1")) == pytest.approx(total)
     assert float(run(tmp_path, "someone/sharded", "v1", HF_HUB_OFFLINE="1")) == pytest.approx(total)
+
+
+def test_a_repository_of_several_parts(checkpoint, tmp_path):
+    whole, sharded, _ = checkpoint
+    folder = tmp_path / "parts"
+    shutil.copytree(whole, folder / "first")
+    shutil.copytree(sharded, folder / "second")
+    (folder / "scheduler").mkdir()
+    (folder / "scheduler" / "scheduler_config.json").write_text("{}")
+    parts = {"first": ("transformers", "GPT2LMHeadModel"), "second": ("transformers", "GPT2LMHeadModel")}
+    hub.write_index(folder, hub.ModelIndex("Pair", {**parts, "scheduler": ("diffusers", "DDIMScheduler")}))
+    (folder / "first" / "notes.txt").write_text("nobody asks for this")
+    program = "import sys; from clearhead import hub; print(hub.locate(sys.argv[1]))"
+    with serve({"someone/parts": folder}) as (url, seen):
+        fetched = Path(run(tmp_path / "home", "someone/parts", endpoint=url, program=program))
+        assert not any("notes.txt" in path for _, path, _ in seen)
+    for name in parts:
+        assert {p.name for p in (fetched / name).iterdir()} == {p.name for p in (folder / name).iterdir()} - {
+            "notes.txt"
+        }
+        assert hub.load_model(fetched / name).num_parameters() > 0
+    assert (fetched / "scheduler" / "scheduler_config.json").is_file()
+    assert run(tmp_path / "home", "someone/parts", program=program, HF_HUB_OFFLINE="1") == str(fetched)
 
 
 def test_token_is_sent_and_private_repositories_say_so(checkpoint, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import clearhead as ch
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
-from clearhead.hub import Sentence
+from clearhead.hub import SentenceModules
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.studies import similarity
 from clearhead.studies.similarity import (
@@ -70,7 +70,7 @@ def test_every_way(pipe):
 
 
 def test_a_sentence_model_shows_its_own(pipe):
-    pipe = ch.pipeline.TextPipeline(pipe.model, pipe.tokenizer, name="own", sentence=Sentence(
+    pipe = ch.pipeline.TextPipeline(pipe.model, pipe.tokenizer, name="own", sentence=SentenceModules(
         SentenceHead(Pooling(("max",)), [Normalize()])))  # fmt: skip
     row = next(r for r in similarity(pipe, PAIRS).rows if r.vectors == OWN)
     one, two = (pipe.embed([pair[n] for pair in PAIRS[:2]]).numpy() for n in (0, 1))

@@ -372,7 +372,7 @@ def decode(
 @contextmanager
 def _open_folder(model: str, hub: Any) -> Iterator[Path]:
     """The model's folder, beside which peers may put their own files: a copy of its names in a private folder."""
-    source = hub.transformer_folder(hub.locate(model, None, ()))
+    source = hub.transformer_folder(hub.locate(model))
     with tempfile.TemporaryDirectory(prefix="clearhead-bench-") as parent:
         folder = Path(parent) / "model"
         folder.mkdir()

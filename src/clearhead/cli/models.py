@@ -91,7 +91,7 @@ def describe(
     training: Annotated[bool, typer.Option("--training", help="Say what training it takes (docs/scaling.md).")] = False,
     gpus: Annotated[int, typer.Option(min=1, help="With --training: how many GPUs.")] = 8,
     peak: Annotated[float, typer.Option(min=0.001, help="TFLOP/s of one GPU at best (an H100 in bf16: 989).")] = 989.0,
-    share: Annotated[float, typer.Option(min=0.001, max=1, help="What part of it training reaches.")] = 0.4,
+    mfu: Annotated[float, typer.Option(min=0.001, max=1, help="Model FLOPs utilisation: the part of it used.")] = 0.4,
     tokens: Annotated[float | None, typer.Option(help="How many tokens it reads; default: 20 per parameter.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -101,7 +101,7 @@ def describe(
     """
     with waiting(f"Measuring {name} …"):
         described = _describe(name, task, revision)
-        estimate = _estimate(described, gpus, peak, share, tokens) if training else None
+        estimate = _estimate(described, gpus, peak, mfu, tokens) if training else None
     if as_json:
         print_json(_as_dict(described) | ({"training": estimate} if estimate is not None else {}))
         return
@@ -244,22 +244,22 @@ def _print(d: Description) -> None:
         console.print(f"Key/value cache: {_size(each)} per token in bfloat16{full}")
 
 
-def _estimate(d: Description, gpus: int, peak: float, share: float, tokens: float | None) -> dict[str, Any]:
+def _estimate(d: Description, gpus: int, peak: float, mfu: float, tokens: float | None) -> dict[str, Any]:
     """What training takes, in numbers."""
     cost = d.training
     read = tokens or 20.0 * cost.parameters
-    speed = cost.tokens_per_second(gpus, peak * 1e12, share)
+    speed = cost.tokens_per_second(gpus, peak * 1e12, mfu)
     return {
         "length": cost.length,
         "state_bytes": cost.state_bytes,
         "state_bytes_per_gpu": cost.state_bytes / gpus,
         "activation_bytes_per_token": cost.activation_bytes,
-        "recomputed_bytes_per_token": cost.recomputed_bytes,
+        "checkpointed_bytes_per_token": cost.checkpointed_bytes,
         "layer_bytes_per_token": cost.layer_bytes,
         "flops_per_token": cost.flops_per_token,
         "gpus": gpus,
         "peak_tflops": peak,
-        "share": share,
+        "mfu": mfu,
         "tokens": read,
         "tokens_per_second": speed,
         "days": read / speed / 86_400,
@@ -268,7 +268,7 @@ def _estimate(d: Description, gpus: int, peak: float, share: float, tokens: floa
 
 def _print_estimate(e: dict[str, Any]) -> None:
     console = out()
-    kept, less = (e[f"{name}_bytes_per_token"] for name in ("activation", "recomputed"))
+    kept, less = (e[f"{name}_bytes_per_token"] for name in ("activation", "checkpointed"))
     console.print(f"\n[bold]Training[/bold]  AdamW, fp32 with products in bf16, sequences of {e['length']:,} tokens")
     console.print(
         f"Weights, gradients, optimiser: {_size(e['state_bytes'])} (16 bytes per parameter); "
@@ -280,7 +280,7 @@ def _print_estimate(e: dict[str, Any]) -> None:
     )
     console.print(f"Forward and backward: {_flops(e['flops_per_token'])} per token")
     console.print(
-        f"{e['gpus']:,} GPUs at {e['share']:.0%} of {e['peak_tflops']:,g} TFLOP/s: "
+        f"{e['gpus']:,} GPUs at {e['mfu']:.0%} MFU of {e['peak_tflops']:,g} TFLOP/s: "
         f"{e['tokens_per_second']:,.0f} tokens/s; {e['tokens'] / 1e9:,.4g} billion tokens in {_days(e['days'])}"
     )
 

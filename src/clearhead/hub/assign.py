@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError
-from clearhead.hub.weights import FLOATS, Weights, some
+from clearhead.hub.weights import FLOATS, Weights, first_few
 from clearhead.models.checkpoint import CheckpointMap, Entry
 from clearhead.models.heads import FeaturesHead
 from clearhead.models.model import Model
@@ -20,58 +20,63 @@ log = logging.getLogger("clearhead")
 
 
 @dataclass
-class _Found:
-    """Where the tensors of one entry are in the checkpoint; None where they are not."""
+class _Match:
+    """Where the tensors of one entry are in the checkpoint."""
 
     entry: Entry
-    names: list[str] | None
+    names: list[str] | None  # published; None where the checkpoint lacks one of them
+    stored: list[str]  # the same as the file spells them
+
+    @property
+    def of_head(self) -> bool:
+        return self.entry.ours[0].startswith("head.")
 
 
-def fill(
+def assign_weights(
     model: Model,
     weights: Weights,
     *,
     new_head: bool,
     dtype: torch.dtype | None,
     device: torch.device,
-    refit: bool = False,
+    ignore_mismatched_head: bool = False,
     contiguous: bool = True,
 ) -> None:
     """Give a model that lives on the meta device its weights.
 
-    new_head   the model has another head than the checkpoint: what the head lacks is drawn afresh, and said
-    refit      the same for what the head has in another shape
-    contiguous matrices that the file holds transposed (GPT-2's) are copied, one at a time, into the order that products
-               of a few rows read fastest; all else stays mapped. False: they stay transposed views of the file
+    new_head     the model has another head than the checkpoint: what the head lacks is drawn afresh, and said
+    ignore_mismatched_head
+                 the same for what the head has in another shape
+    contiguous   matrices that the file holds transposed (GPT-2's) are copied, one at a time, into the order that
+                 products of a few rows read fastest; all else stays mapped. False: they stay transposed views
     """
     map_ = model.family.checkpoint_map(model.config, model.task)
-    by_name = {map_.spelt_now(name): name for name in weights}
-    with_prefix = bool(map_.prefix) and any(name.startswith(map_.prefix) for name in by_name)
-    found = [_Found(entry, _find(entry, map_, by_name, with_prefix)) for entry in map_.entries]
-    _drop_missing_pooler(model, found)
-    if refit:
-        for item in found:
-            of_head = item.entry.ours[0].startswith("head.") and item.entry.tied_to is None
-            if of_head and item.names is not None and not _fits(model, item, weights, by_name):
-                item.names = None
-    _check(model, map_, found, by_name, weights, with_prefix, new_head)
+    stored_names = {map_.spelt_now(name): name for name in weights}  # published name → the file's own spelling
+    with_prefix = bool(map_.prefix) and any(name.startswith(map_.prefix) for name in stored_names)
+    matches = [_match(entry, map_, stored_names, with_prefix) for entry in map_.entries]
+    _drop_missing_pooler(model, matches)
+    if ignore_mismatched_head:
+        for match in matches:
+            if match.of_head and match.entry.tied_to is None and match.names and not _fits(model, match, weights):
+                match.names = None
+    _check(model, map_, matches, stored_names, weights, with_prefix, new_head)
 
-    target = dtype or _common_dtype(weights, found, by_name)
-    sharing = _sharing(model, map_)
-    for item in found:
-        if item.names is None:
+    dtype = dtype or _common_dtype(weights, matches)
+    shared = _shared_parameters(model, map_)
+    for match in matches:
+        if match.names is None:
             continue
-        goal = torch.float32 if item.entry.wide and target == torch.float16 else target
-        ours = [_parameter(model, name) for name in item.entry.ours]
-        column_major = contiguous and item.entry.transpose
-        tensors = [weights.read(by_name[name], goal, device, column_major=column_major) for name in item.names]
-        parts = item.entry.to_ours(tensors, [p.shape[0] for p in ours])
-        for name, part in zip(item.entry.ours, parts, strict=True):
+        entry = match.entry
+        as_type = torch.float32 if entry.wide and dtype == torch.float16 else dtype
+        column_major = contiguous and entry.transpose
+        tensors = [weights.read(name, as_type, device, column_major=column_major) for name in match.stored]
+        parts = entry.to_ours(tensors, [_parameter(model, name).shape[0] for name in entry.ours])
+        for name, part in zip(entry.ours, parts, strict=True):
             _assign(model, name, part.contiguous() if contiguous else part)
-            for other in sharing.get(name, ()):
+            for other in shared.get(name, ()):
                 _assign(model, other, _parameter(model, name))
-    _tie(model, found)
-    _draw_rest(model, target, device)
+    _tie(model, matches)
+    _initialise_rest(model, dtype, device)
 
 
 def published_tensors(model: Model) -> Iterator[tuple[str, Tensor]]:
@@ -91,78 +96,50 @@ def published_tensors(model: Model) -> Iterator[tuple[str, Tensor]]:
             yield map_.published_name(copy, entry, with_prefix), parts[0].clone()
 
 
-def _find(entry: Entry, map_: CheckpointMap, by_name: dict[str, str], with_prefix: bool) -> list[str] | None:
+def _match(entry: Entry, map_: CheckpointMap, stored_names: dict[str, str], with_prefix: bool) -> _Match:
     for theirs in ((name,) for name in entry.or_else) if entry.or_else else (entry.theirs,):
         names = [map_.published_name(name, entry, with_prefix) for name in theirs]
-        if all(name in by_name for name in names):
-            return names
-    return None
+        if all(name in stored_names for name in names):
+            return _Match(entry, names, [stored_names[name] for name in names])
+    return _Match(entry, None, [])
 
 
-def _drop_missing_pooler(model: Model, found: list[_Found]) -> None:
+def _drop_missing_pooler(model: Model, matches: list[_Match]) -> None:
     """A checkpoint without a pooler still has features; a random pooler would only mislead."""
     if isinstance(model.head, FeaturesHead) and model.head.pooler is not None:
-        of_pooler = [item for item in found if item.entry.ours[0].startswith("head.pooler")]
-        if all(item.names is None for item in of_pooler):
+        of_pooler = [match for match in matches if match.entry.ours[0].startswith("head.pooler")]
+        if all(match.names is None for match in of_pooler):
             model.head.pooler = None
-            for item in of_pooler:
-                found.remove(item)
+            for match in of_pooler:
+                matches.remove(match)
 
 
 def _check(
     model: Model,
     map_: CheckpointMap,
-    found: list[_Found],
-    by_name: dict[str, str],
+    matches: list[_Match],
+    stored_names: dict[str, str],
     weights: Weights,
     with_prefix: bool,
     new_head: bool,
 ) -> None:
-    missing: list[str] = []
-    fresh: list[str] = []
-    shapes: list[str] = []
-    odd: list[str] = []
+    """Refuse a file that lacks something, has something that belongs nowhere, or has it in another shape or type."""
+    absent = [m for m in matches if m.names is None and not m.entry.optional and not _has_twin(matches, m.entry)]
+    fresh = [m for m in absent if new_head and m.of_head]
+    missing = _published([m for m in absent if m not in fresh], map_, with_prefix)
     floats = {str(dtype).removeprefix("torch.") for dtype in FLOATS}
-    for item in found:
-        entry = item.entry
-        if item.names is None:
-            source_there = entry.tied_to is not None and _tied_source(found, entry) is not None
-            if source_there or entry.optional or _stands_for_source(found, entry):
-                continue
-            is_head = entry.ours[0].startswith("head.")
-            names = [map_.published_name(name, entry, with_prefix) for name in entry.theirs]
-            (fresh if new_head and is_head else missing).extend(names)
-            continue
-        for name in item.names:
-            if weights.dtype(by_name[name]) not in floats:
-                odd.append(f"{by_name[name]} ({weights.dtype(by_name[name])})")
-        if not _fits(model, item, weights, by_name):
-            given = [weights.shape(by_name[name]) for name in item.names]
-            want = [entry.shape_there(tuple(_parameter(model, name).shape)) for name in entry.ours]
-            shapes.append(
-                f"{' + '.join(item.names)}: the file has {_shown(given)}, the configuration needs {_shown(want)}"
-            )
-    used = {name for item in found for name in item.names or ()}
-    used |= {
-        map_.published_name(c, i.entry, p)
-        for i in found
-        for c in (*i.entry.or_else, *i.entry.copies)
-        for p in (True, False)
-    }
-    left = [name for name in by_name if name not in used and not map_.is_skipped(name)]
-    known: set[str] = set()
-    if left:
-        for task in model.family.architectures:
-            known |= model.family.checkpoint_map(model.config, task).all_names()
-    extra = [name for name in left if name not in known]
+    stored = [name for match in matches if match.names is not None for name in match.stored]
+    not_floating = [f"{name} ({weights.dtype(name)})" for name in stored if weights.dtype(name) not in floats]
+    shapes = [_mismatch(model, m, weights) for m in matches if m.names is not None and not _fits(model, m, weights)]
+    extra, unused = _unmatched(model, map_, matches, stored_names)
 
     problems = []
     if missing:
-        problems.append(f"{len(missing)} tensors are missing: {some(missing)}")
+        problems.append(f"{len(missing)} tensors are missing: {first_few(missing)}")
     if extra:
-        problems.append(f"{len(extra)} tensors do not belong to this model: {some(extra)}")
-    if odd:
-        problems.append(f"only floating-point weights can be used as they are, not {some(odd)}")
+        problems.append(f"{len(extra)} tensors do not belong to this model: {first_few(extra)}")
+    if not_floating:
+        problems.append(f"only floating-point weights can be used as they are, not {first_few(not_floating)}")
     if shapes:
         problems.append("shapes differ: " + "; ".join(shapes[:6]) + (f"; {len(shapes) - 6} more" * (len(shapes) > 6)))
     if problems:
@@ -171,52 +148,71 @@ def _check(
             + ". ".join(problems)
             + ". Do config.json and the weight file belong together?"
         )
-    unused = [name for name in left if name in known]
     if unused:
-        log.info("Not needed for %s, left unread: %s", model.task, some(unused))
+        log.info("Not needed for %s, left unread: %s", model.task, first_few(unused))
     if fresh:
         log.warning(
             "The checkpoint has no head for %s: %s start from random values. Train before you rely on them.",
             model.task,
-            some(fresh),
+            first_few(_published(fresh, map_, with_prefix)),
         )
 
 
-def _fits(model: Model, item: _Found, weights: Weights, by_name: dict[str, str]) -> bool:
+def _published(matches: list[_Match], map_: CheckpointMap, with_prefix: bool) -> list[str]:
+    return [map_.published_name(name, m.entry, with_prefix) for m in matches for name in m.entry.theirs]
+
+
+def _unmatched(
+    model: Model, map_: CheckpointMap, matches: list[_Match], stored_names: dict[str, str]
+) -> tuple[list[str], list[str]]:
+    """Tensors of the file that no entry asks for: (those of no head of the family, those of another head)."""
+    used = {name for match in matches for name in match.names or ()}
+    for match in matches:
+        for name in (*match.entry.or_else, *match.entry.copies):
+            used |= {map_.published_name(name, match.entry, with_prefix) for with_prefix in (True, False)}
+    unmatched = [name for name in stored_names if name not in used and not map_.is_skipped(name)]
+    known: set[str] = set()
+    for task in model.family.architectures if unmatched else ():
+        known |= model.family.checkpoint_map(model.config, task).all_names()
+    return [name for name in unmatched if name not in known], [name for name in unmatched if name in known]
+
+
+def _fits(model: Model, match: _Match, weights: Weights) -> bool:
     """Whether the tensors of the file, one after the other, are as large as those of the model."""
-    expected = [tuple(_parameter(model, name).shape) for name in item.entry.ours]
-    fits = [item.entry.shape_here(weights.shape(by_name[name])) for name in item.names or ()]
+    expected = [tuple(_parameter(model, name).shape) for name in match.entry.ours]
+    stored = [match.entry.shape_here(weights.shape(name)) for name in match.stored]
     rows = sum(shape[0] for shape in expected if shape)
-    return sum(s[0] for s in fits if s) == rows and {s[1:] for s in fits} == {s[1:] for s in expected}
+    return sum(s[0] for s in stored if s) == rows and {s[1:] for s in stored} == {s[1:] for s in expected}
 
 
-def _sharing(model: Model, map_: CheckpointMap) -> dict[str, list[str]]:
+def _mismatch(model: Model, match: _Match, weights: Weights) -> str:
+    stored = _format_shapes([weights.shape(name) for name in match.stored])
+    ours = [tuple(_parameter(model, name).shape) for name in match.entry.ours]
+    needed = _format_shapes([match.entry.shape_there(shape) for shape in ours])
+    return f"{' + '.join(match.names or ())}: the file has {stored}, the configuration needs {needed}"
+
+
+def _shared_parameters(model: Model, map_: CheckpointMap) -> dict[str, list[str]]:
     """Parameters that were built as one with a mapped one, and that no entry maps themselves (ALBERT's layers)."""
     mapped = {name for entry in map_.entries for name in entry.ours}
     source = {id(p): name for name, p in model.named_parameters(remove_duplicate=False) if name in mapped}
-    sharing: dict[str, list[str]] = {}
+    shared: dict[str, list[str]] = {}
     for name, p in model.named_parameters(remove_duplicate=False):
         if name not in mapped and id(p) in source:
-            sharing.setdefault(source[id(p)], []).append(name)
-    return sharing
+            shared.setdefault(source[id(p)], []).append(name)
+    return shared
 
 
-def _tied_source(found: list[_Found], entry: Entry) -> _Found | None:
-    for item in found:
-        if item.entry.ours[0] == entry.tied_to and item.names is not None:
-            return item
-    return None
+def _has_twin(matches: list[_Match], entry: Entry) -> bool:
+    """Whether a tensor that is tied to this one, or that this one is tied to, is stored in its place."""
+    first = entry.ours[0]
+    return any(m.names is not None and (m.entry.ours[0] == entry.tied_to or m.entry.tied_to == first) for m in matches)
 
 
-def _stands_for_source(found: list[_Found], entry: Entry) -> bool:
-    """Whether a tensor tied to this one is stored in its place."""
-    return any(item.entry.tied_to == entry.ours[0] and item.names is not None for item in found)
-
-
-def _tie(model: Model, found: list[_Found]) -> None:
+def _tie(model: Model, matches: list[_Match]) -> None:
     """Where the config ties two tensors and the file holds one, or the same twice: make them one."""
-    for item in found:
-        entry = item.entry
+    for match in matches:
+        entry = match.entry
         if entry.tied_to is None:
             continue
         name, source = entry.ours[0], _parameter(model, entry.tied_to)
@@ -225,7 +221,7 @@ def _tie(model: Model, found: list[_Found]) -> None:
             continue
         if source.is_meta:
             _assign(model, entry.tied_to, own)
-        elif item.names is None or torch.equal(own, source):
+        elif match.names is None or torch.equal(own, source):
             _assign(model, name, source)
         else:
             log.warning(
@@ -237,7 +233,7 @@ def _tie(model: Model, found: list[_Found]) -> None:
                 model.config.tie_word_embeddings = False  # type: ignore[attr-defined]
 
 
-def _draw_rest(model: Model, dtype: torch.dtype, device: torch.device) -> None:
+def _initialise_rest(model: Model, dtype: torch.dtype, device: torch.device) -> None:
     """Fresh weights for what is still on the meta device (a new head), and computed tables."""
     for module in model.modules():
         own = dict(module.named_parameters(recurse=False))
@@ -255,9 +251,9 @@ def _draw_rest(model: Model, dtype: torch.dtype, device: torch.device) -> None:
                 module.reset_parameters()  # type: ignore[operator]
 
 
-def _common_dtype(weights: Weights, found: list[_Found], by_name: dict[str, str]) -> torch.dtype:
+def _common_dtype(weights: Weights, matches: list[_Match]) -> torch.dtype:
     """The files' own dtype; where they mix several, the widest (apart from tensors that are wider on purpose)."""
-    stored = {weights.dtype(by_name[name]) for item in found if not item.entry.wide for name in item.names or ()}
+    stored = {weights.dtype(name) for m in matches if m.names and not m.entry.wide for name in m.stored}
     return reduce(torch.promote_types, [dtype for dtype in FLOATS if str(dtype).removeprefix("torch.") in stored])
 
 
@@ -279,5 +275,5 @@ def _assign(model: nn.Module, name: str, tensor: Tensor) -> None:
     setattr(model.get_submodule(path), own, parameter)
 
 
-def _shown(shapes: list[tuple[int, ...]]) -> str:
+def _format_shapes(shapes: list[tuple[int, ...]]) -> str:
     return " + ".join("×".join(map(str, shape)) or "a single number" for shape in shapes)

@@ -33,7 +33,7 @@ class Training:
     length: int
     flops_per_token: int  # forward and backward: 6 for every weight of a matrix, 12 for each width · position attended
     activation_bytes: int  # per token, kept from the forward pass for the backward pass
-    recomputed_bytes: int  # the same where layers keep only their input (checkpoint_activations)
+    checkpointed_bytes: int  # the same with gradient checkpointing, where layers keep only their input
     layer_bytes: int  # per token, of the largest layer: what recomputing it needs meanwhile
 
     @property
@@ -41,9 +41,9 @@ class Training:
         """Weights, gradients and AdamW's two averages: four numbers of 4 bytes for every parameter."""
         return 16 * self.parameters
 
-    def tokens_per_second(self, gpus: int, peak: float, share: float) -> float:
-        """peak: FLOP per second of one GPU; share: of it, what training reaches"""
-        return gpus * peak * share / self.flops_per_token
+    def tokens_per_second(self, gpus: int, peak: float, mfu: float) -> float:
+        """peak: FLOP per second of one GPU; mfu: model FLOPs utilisation, the part of it that training reaches"""
+        return gpus * peak * mfu / self.flops_per_token
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
         length=length,
         flops_per_token=3 * _flops(model, stacks, length),  # the backward pass takes two products for each one
         activation_bytes=rest + sum(kept),
-        recomputed_bytes=rest + inputs,
+        checkpointed_bytes=rest + inputs,
         layer_bytes=max(kept),
     )
 

@@ -25,30 +25,31 @@ SCALE = ".scale"  # of a packed matrix: (rows, groups), under the matrix's name 
 HIGH = ".high"  # of one in five bits: the fifth bit of every code, (rows, columns / 8)
 GROUP = 128
 _IN_A_LAYER = re.compile(r"\.\d+\.")
-_SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)  # of the largest number in a group: clipping it can make the others better
+# of the largest number in a group: clipping it can make the others better
+_CLIP_RATIOS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75)
 
 
 class PackedWeights(Weights):
     """The tensors of a packed file, by published name, as fp32."""
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._where if not name.endswith((SCALE, HIGH)))
+        return (name for name in self._files if not name.endswith((SCALE, HIGH)))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __getitem__(self, name: str) -> Tensor:
         tensor = super().__getitem__(name)
-        if name + SCALE not in self._where:
+        if name + SCALE not in self._files:
             return tensor.float()
         scale = super().__getitem__(name + SCALE).float()
-        if name + HIGH not in self._where:
+        if name + HIGH not in self._files:
             return tensor.float() * scale
         return _from_five_bits(tensor, super().__getitem__(name + HIGH), scale)
 
     def shape(self, name: str) -> tuple[int, ...]:
         rows, *columns = super().shape(name)
-        return (rows, 2 * columns[0]) if name + HIGH in self._where else (rows, *columns)
+        return (rows, 2 * columns[0]) if name + HIGH in self._files else (rows, *columns)
 
     def read(self, name: str, dtype: torch.dtype, device: torch.device, *, column_major: bool = False) -> Tensor:
         return self[name].to(device=device, dtype=dtype)
@@ -92,19 +93,19 @@ def _to_five_bits(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     low, high = groups.aminmax(dim=-1, keepdim=True)
     largest = torch.where(high > -low, high, low)
     best, least = torch.zeros_like(largest), torch.full_like(largest, torch.inf)
-    for share in _SHARES:
-        scale = (largest * share / -16).half().float()  # the largest becomes -16, so that all codes are used
+    for ratio in _CLIP_RATIOS:
+        scale = (largest * ratio / -16).half().float()  # the largest becomes -16, so that all codes are used
         scale = torch.where(scale == 0, 1e-7, scale)
         error = ((groups / scale).round().clamp(-16, 15) * scale - groups).square().sum(-1, keepdim=True)
         best, least = torch.where(error < least, scale, best), torch.minimum(error, least)
     codes = (groups / best).round().clamp(-16, 15).add(16).to(torch.uint8).flatten(1)
     first, second = (codes & 15).chunk(2, 1)
-    eights = (codes >> 4).unflatten(1, (-1, 8)) << torch.arange(8, dtype=torch.uint8)
-    return first | second << 4, eights.sum(-1, dtype=torch.uint8), best.squeeze(-1).half()
+    high_bits = (codes >> 4).unflatten(1, (-1, 8)) << torch.arange(8, dtype=torch.uint8)
+    return first | second << 4, high_bits.sum(-1, dtype=torch.uint8), best.squeeze(-1).half()
 
 
-def _from_five_bits(fours: Tensor, high: Tensor, scale: Tensor) -> Tensor:
-    low = torch.cat([fours & 15, fours >> 4], 1)
+def _from_five_bits(low_bits: Tensor, high: Tensor, scale: Tensor) -> Tensor:
+    low = torch.cat([low_bits & 15, low_bits >> 4], 1)
     fifth = (high.unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8)) & 1
     codes = (low | fifth.flatten(1) << 4).float() - 16
     return (codes.unflatten(1, (-1, GROUP)) * scale.unsqueeze(-1)).flatten(1)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
 
@@ -14,8 +12,8 @@ from clearhead.codec import Codec
 from clearhead.errors import CheckpointError, InputError
 from clearhead.files import atomic_folder
 from clearhead.hub.assign import published_tensors
-from clearhead.hub.locate import CONFIG, GENERATION
-from clearhead.hub.sentence import Sentence, write_sentence
+from clearhead.hub.config import CONFIG, GENERATION, write_json
+from clearhead.hub.sentence import SentenceModules, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
 from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
@@ -37,7 +35,7 @@ def save_model(
     folder: str | os.PathLike[str],
     codec: Codec | None = None,
     *,
-    sentence: Sentence | None = None,
+    sentence: SentenceModules | None = None,
     overwrite: bool = False,
     max_shard_size: int = 5 * 2**30,
 ) -> Path:
@@ -72,7 +70,7 @@ def _write_model(
     folder: Path,
     model: Model,
     codec: Codec | None,
-    sentence: Sentence | None,
+    sentence: SentenceModules | None,
     max_shard_size: int,
 ) -> None:
     raw = {
@@ -81,14 +79,14 @@ def _write_model(
         **model.config.to_dict(),
         "dtype": str(model.dtype).removeprefix("torch."),
     }
-    if hasattr(model, "encoder"):
+    if model.is_encoder_decoder:
         raw["is_encoder_decoder"] = True
-    _write_json(folder / CONFIG, raw)
+    write_json(folder / CONFIG, raw, sort_keys=True)
     if model.generation:
         # where this file is, nothing of it is taken from config.json
         shared = {key: getattr(model.config, key, None) for key in IN_BOTH_FILES}
         shared = {key: value for key, value in shared.items() if value is not None}
-        _write_json(folder / GENERATION, shared | model.generation)
+        write_json(folder / GENERATION, shared | model.generation, sort_keys=True)
     write_weights(folder, published_tensors(model), max_shard_size)
     if codec is not None:
         codec.save(folder)
@@ -96,22 +94,18 @@ def _write_model(
         write_sentence(folder, sentence, model.config.hidden_size)
 
 
-def _write_json(path: Path, data: dict[str, Any]) -> None:
-    path.write_text(json.dumps(data, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
 def _check_target(target: Path, overwrite: bool) -> None:
     if target.is_file():
         raise CheckpointError(f"{target} is a file; a model is saved as a folder. Choose another name.")
     if not target.is_dir():
         return
-    there = sorted(p.name for p in target.iterdir())
-    if there and not overwrite:
+    files = sorted(p.name for p in target.iterdir())
+    if files and not overwrite:
         raise CheckpointError(
-            f"{target} is not empty (it holds {', '.join(there[:5])}). Choose a new folder, or pass overwrite=True "
+            f"{target} is not empty (it holds {', '.join(files[:5])}). Choose a new folder, or pass overwrite=True "
             "to replace a model that was saved there."
         )
-    if there and CONFIG not in there:
+    if files and CONFIG not in files:
         raise CheckpointError(f"{target} holds files but no {CONFIG}: it is no saved model, so it is not replaced.")
     if not os.access(target, os.W_OK):
         raise CheckpointError(f"Cannot write to {target}: permission denied.")
@@ -119,7 +113,7 @@ def _check_target(target: Path, overwrite: bool) -> None:
 
 def _carry_over(target: Path, work: Path, with_tokenizer: bool) -> None:
     """What stands in the old folder and is no part of the model it held (notes, logs, cards) comes along."""
-    replaced: tuple[str, ...] = ("config.json", "model*.safetensors", "model.safetensors.index.json", "pytorch_model*")
+    replaced: tuple[str, ...] = (CONFIG, "model*.safetensors", "model.safetensors.index.json", "pytorch_model*")
     replaced += (*TOKENIZER_FILES, TARGET_FOLDER) if with_tokenizer else ()
     for path in sorted(target.iterdir()) if target.is_dir() else ():
         if (work / path.name).exists() or any(path.match(pattern) for pattern in replaced):

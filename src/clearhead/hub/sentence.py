@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.hub.config import CONFIG, read_json, write_json
 from clearhead.hub.weights import open_weights, write_weights
 from clearhead.models.sentence import Dense, Normalize, Pooling, SentenceHead
 
@@ -28,7 +28,7 @@ _ACTIVATIONS = {
 
 
 @dataclass
-class Sentence:
+class SentenceModules:
     """What a Sentence-BERT folder adds to its transformer."""
 
     head: SentenceHead
@@ -40,19 +40,19 @@ class Sentence:
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
     """(kind, path inside the folder) of each module, in order."""
-    raw = _json(folder / MODULES)
-    found = []
+    raw = read_json(folder / MODULES)
+    modules = []
     for entry in raw if isinstance(raw, list) else []:
         kind, path = str(entry.get("type", "")).rsplit(".", 1)[-1], str(entry.get("path", ""))
         if kind not in _KNOWN:
             raise ConfigError(f"{folder / MODULES} names a module that Clearhead does not have: {entry.get('type')}.")
         if path in (".", "..") or (path and Path(path).name != path):
             raise CheckpointError(f"{folder / MODULES} points to {path!r}, which is not a folder beside it.")
-        found.append((kind, path))
-    kinds = [kind for kind, _ in found]
+        modules.append((kind, path))
+    kinds = [kind for kind, _ in modules]
     if kinds[:2] != ["Transformer", "Pooling"] or kinds.count("Transformer") > 1 or kinds.count("Pooling") > 1:
         raise ConfigError(f"{folder / MODULES} must begin with a Transformer and a Pooling; it has {', '.join(kinds)}.")
-    return found
+    return modules
 
 
 def is_sentence_folder(folder: Path) -> bool:
@@ -64,7 +64,7 @@ def transformer_folder(folder: Path) -> Path:
     return folder / read_modules(folder)[0][1] if is_sentence_folder(folder) else folder
 
 
-def read_sentence(folder: Path, dtype: torch.dtype, device: torch.device) -> Sentence | None:
+def read_sentence(folder: Path, dtype: torch.dtype, device: torch.device) -> SentenceModules | None:
     """The sentence head of a folder; None if it is a plain model."""
     if not is_sentence_folder(folder):
         return None
@@ -72,15 +72,15 @@ def read_sentence(folder: Path, dtype: torch.dtype, device: torch.device) -> Sen
     steps: list[nn.Module] = []
     for kind, path in read_modules(folder):
         if kind == "Pooling":
-            pooling = Pooling(_pooling_modes(_json(folder / path / "config.json")))
+            pooling = Pooling(_pooling_modes(read_json(folder / path / CONFIG)))
         elif kind == "Dense":
             steps.append(_dense(folder / path, dtype, device))
         elif kind == "Normalize":
             steps.append(Normalize())
     inner = transformer_folder(folder)
-    settings = _json(inner / SETTINGS) if (inner / SETTINGS).is_file() else {}
-    prompts = _json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
-    return Sentence(
+    settings = read_json(inner / SETTINGS) if (inner / SETTINGS).is_file() else {}
+    prompts = read_json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
+    return SentenceModules(
         SentenceHead(pooling, steps).eval(),
         settings.get("max_seq_length"),
         bool(settings.get("do_lower_case", False)),
@@ -89,7 +89,7 @@ def read_sentence(folder: Path, dtype: torch.dtype, device: torch.device) -> Sen
     )
 
 
-def write_sentence(folder: Path, sentence: Sentence, width: int) -> None:
+def write_sentence(folder: Path, sentence: SentenceModules, width: int) -> None:
     """Beside a saved model in `folder`: modules.json and a folder for each step."""
     kinds = ["Transformer", "Pooling", *(type(step).__name__ for step in sentence.head.steps)]
     modules = [
@@ -104,14 +104,14 @@ def write_sentence(folder: Path, sentence: Sentence, width: int) -> None:
         pooling |= {key: mode in modes for mode, key in _MODE_KEYS.items()}
     else:
         pooling["pooling_mode"] = list(modes)
-    _write(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / "1_Pooling" / CONFIG, pooling)
     for n, step in enumerate(sentence.head.steps, start=2):
         if isinstance(step, Dense):
             _write_dense(folder / str(modules[n]["path"]), step)
-    _write(folder / MODULES, modules)
-    _write(folder / SETTINGS, {"max_seq_length": sentence.max_seq_length, "do_lower_case": sentence.do_lower_case})
+    write_json(folder / MODULES, modules)
+    write_json(folder / SETTINGS, {"max_seq_length": sentence.max_seq_length, "do_lower_case": sentence.do_lower_case})
     prompts = {"prompts": sentence.prompts, "default_prompt_name": sentence.default_prompt_name}
-    _write(folder / PROMPTS, prompts)
+    write_json(folder / PROMPTS, prompts)
 
 
 _MODE_KEYS = {
@@ -131,14 +131,14 @@ def _pooling_modes(config: dict[str, Any]) -> tuple[str, ...]:
             raise ConfigError(f"The pooling configuration has an option that Clearhead does not know: {key}.")
     if config.get("include_prompt") is False:
         raise ConfigError("include_prompt = false (leaving the prompt out of the pooling) is not implemented.")
-    named = config.get("pooling_mode")
-    if named is not None:
-        return (named,) if isinstance(named, str) else tuple(named)
+    modes = config.get("pooling_mode")
+    if modes is not None:
+        return (modes,) if isinstance(modes, str) else tuple(modes)
     return tuple(mode for mode, key in _MODE_KEYS.items() if config.get(key)) or ("mean",)
 
 
 def _dense(folder: Path, dtype: torch.dtype, device: torch.device) -> Dense:
-    config = _json(folder / "config.json")
+    config = read_json(folder / CONFIG)
     known = {"in_features", "out_features", "bias", "activation_function", "use_residual"}
     names = {"module_input_name", "module_output_name"}
     for key, value in config.items():
@@ -148,10 +148,10 @@ def _dense(folder: Path, dtype: torch.dtype, device: torch.device) -> Dense:
     if name not in _ACTIVATIONS:
         raise ConfigError(f"{folder} uses the activation {name}, which Clearhead does not know here.")
     residual = bool(config.get("use_residual", False))
-    made = Dense(config["in_features"], config["out_features"], _ACTIVATIONS[name], config.get("bias", True), residual)
+    dense = Dense(config["in_features"], config["out_features"], _ACTIVATIONS[name], config.get("bias", True), residual)
     weights = open_weights(folder)
-    made.load_state_dict({name: weights[name] for name in weights})
-    return made.to(dtype=dtype, device=device)
+    dense.load_state_dict({name: weights[name] for name in weights})
+    return dense.to(dtype=dtype, device=device)
 
 
 def _write_dense(folder: Path, step: Dense) -> None:
@@ -164,18 +164,5 @@ def _write_dense(folder: Path, step: Dense) -> None:
         "activation_function": f"torch.nn.modules.{module}.{names[step.activation.name]}",
         **({"use_residual": True} if step.adds_input else {}),
     }
-    _write(folder / "config.json", config)
+    write_json(folder / CONFIG, config)
     write_weights(folder, iter(step.state_dict().items()), max_shard_bytes=2**40)
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing. Is the download complete?") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid JSON: {error}") from None
-
-
-def _write(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -22,26 +22,32 @@ from clearhead.errors import CheckpointError
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what a model can run in
 SAFETENSORS, SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
 BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
-_AT_ONCE = 16 * 2**20  # how many bytes of a file are in memory while its tensors are being converted
+# one file, or the index of its shards; the second pair is what diffusers calls them
+WEIGHT_FILES = (
+    (SAFETENSORS, SAFETENSORS_INDEX),
+    ("diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.safetensors.index.json"),
+    (BIN, BIN_INDEX),
+)
+_COPY_BYTES = 16 * 2**20  # how many bytes of a file are in memory while its tensors are being converted
 
 
 class Weights(Mapping[str, Tensor]):
     """The tensors of a checkpoint by published name, over all its shards; each is read when it is asked for."""
 
     def __init__(self, shards: Mapping[Path, list[str]]) -> None:
-        self._where = {name: path for path, names in shards.items() for name in names}
+        self._files = {name: path for path, names in shards.items() for name in names}
         self._open: dict[Path, Any] = {}
         self._copying: dict[Path, Any] = {}  # mapped a second time: what is kept would keep the pages of what is copied
         self._copied = 0  # bytes, since that mapping was made
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._where)
+        return iter(self._files)
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._files)
 
     def _shard(self, name: str) -> Any:
-        path = self._where[name]
+        path = self._files[name]
         if path not in self._open:
             self._open[path] = _open_shard(path)
         return self._open[path]
@@ -67,9 +73,9 @@ class Weights(Mapping[str, Tensor]):
         out = out.t() if column_major else out
         if not shape or isinstance(self._shard(name), dict):
             return out.copy_(self[name])
-        path = self._where[name]
+        path = self._files[name]
         # a matrix that is only transposed is taken whole: torch does that several times faster than some rows of it
-        step = shape[0] if as_stored else max(1, _AT_ONCE // (max(1, out[:1].numel()) * 4))
+        step = shape[0] if as_stored else max(1, _COPY_BYTES // (max(1, out[:1].numel()) * 4))
         for start in range(0, shape[0], step):
             if path not in self._copying:
                 self._copying[path] = _open_shard(path)
@@ -80,7 +86,7 @@ class Weights(Mapping[str, Tensor]):
             else:
                 part.copy_(rows)
             self._copied += rows.nbytes
-            if self._copied > _AT_ONCE:  # let go of the mapping, and with it of the pages that were read
+            if self._copied > _COPY_BYTES:  # let go of the mapping, and with it of the pages that were read
                 self._copying.clear()
                 self._copied = 0
         return out
@@ -103,9 +109,9 @@ _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat
 
 def open_weights(folder: Path) -> Weights:
     """Find the weight files of a folder: one file or shards, safetensors before .bin."""
-    for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
-        if (folder / single).is_file():
-            path = folder / single
+    for file, index in WEIGHT_FILES:
+        if (folder / file).is_file():
+            path = folder / file
             return Weights({path: names_in(path)})
         if (folder / index).is_file():
             return Weights(_find_shards(folder, index))
@@ -118,11 +124,11 @@ def open_weights(folder: Path) -> Weights:
     )
 
 
-def read_index(path: Path) -> dict[str, str]:
+def read_shard_index(path: Path) -> dict[str, str]:
     """A shard index: tensor name -> file name, each a plain name in the index's own folder."""
     try:
-        where = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-        index = {str(name): str(file) for name, file in where.items()}
+        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        index = {str(name): str(file) for name, file in weight_map.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} is not a valid shard index ({_first_line(error)}).") from None
     for name, file in index.items():
@@ -136,15 +142,15 @@ def read_index(path: Path) -> dict[str, str]:
 
 def _find_shards(folder: Path, index: str) -> dict[Path, list[str]]:
     shards: dict[Path, list[str]] = {}
-    for name, file in read_index(folder / index).items():
+    for name, file in read_shard_index(folder / index).items():
         shards.setdefault(folder / file, []).append(name)
     missing = [path.name for path in shards if not path.is_file()]
     if missing:
-        raise CheckpointError(f"{folder} lacks {some(missing)}, named in {index}. Is the download complete?")
+        raise CheckpointError(f"{folder} lacks {first_few(missing)}, named in {index}. Is the download complete?")
     for path, names in shards.items():
         absent = set(names) - set(names_in(path))
         if absent:
-            raise CheckpointError(f"{path} lacks {some(sorted(absent))}, which {index} says it holds.")
+            raise CheckpointError(f"{path} lacks {first_few(sorted(absent))}, which {index} says it holds.")
     return shards
 
 
@@ -194,31 +200,31 @@ def _open_bin(path: Path) -> dict[str, Tensor]:
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     """A safetensors file with the rights of any other new file: the library's own is for its owner alone."""
     path.touch()
-    rights = path.stat().st_mode
+    mode = path.stat().st_mode
     save_file(tensors, path, metadata={"format": "pt"})
-    path.chmod(rights)
+    path.chmod(mode)
 
 
 def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard_bytes: int) -> None:
     """Write safetensors into `folder`: one file, or numbered shards with an index when they do not fit one."""
     shards: list[list[str]] = [[]]
     paths: list[Path] = []
-    waiting: dict[str, Tensor] = {}
+    pending: dict[str, Tensor] = {}
     size = total = 0
 
     def flush() -> None:
         path = folder / f"shard-{len(paths) + 1}"
-        write_tensors(waiting, path)
+        write_tensors(pending, path)
         paths.append(path)
-        waiting.clear()
+        pending.clear()
 
     for name, tensor in tensors:
         tensor_bytes = tensor.numel() * tensor.element_size()
-        if waiting and size + tensor_bytes > max_shard_bytes:
+        if pending and size + tensor_bytes > max_shard_bytes:
             flush()
             shards.append([])
             size = 0
-        waiting[name] = tensor.detach().to("cpu").contiguous()
+        pending[name] = tensor.detach().to("cpu").contiguous()
         shards[-1].append(name)
         size += tensor_bytes
         total += tensor_bytes
@@ -226,12 +232,12 @@ def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard
     if len(paths) == 1:
         paths[0].rename(folder / SAFETENSORS)
         return
-    where: dict[str, str] = {}
+    weight_map: dict[str, str] = {}
     for n, (path, names) in enumerate(zip(paths, shards, strict=True), start=1):
         file = f"model-{n:05d}-of-{len(paths):05d}.safetensors"
         path.rename(folder / file)
-        where |= dict.fromkeys(names, file)
-    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
+        weight_map |= dict.fromkeys(names, file)
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
     (folder / SAFETENSORS_INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
@@ -239,7 +245,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def some(names: list[str], most: int = 8) -> str:
+def first_few(names: list[str], most: int = 8) -> str:
     """The first few of many names, for a message."""
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest

@@ -35,7 +35,7 @@ def embed(
     rows = [check_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
     if not rows:
         raise InputError("The list of texts is empty.")
-    sentence = pipe.sentence or hub.Sentence(SentenceHead(Pooling()))
+    sentence = pipe.sentence or hub.SentenceModules(SentenceHead(Pooling()))
     steps = [step for step in sentence.head.steps if normalize is None or not isinstance(step, Normalize)]
     steps += [Normalize()] if normalize else []
     head = SentenceHead(sentence.head.pooling if pooling is None else Pooling((pooling,)), steps)

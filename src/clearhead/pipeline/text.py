@@ -32,7 +32,7 @@ class TextPipeline(Pipeline):
         model: Model,
         tokenizer: Tokenizer | None,
         name: str = "",
-        sentence: hub.Sentence | None = None,
+        sentence: hub.SentenceModules | None = None,
         no_tokenizer: str = "",
     ) -> None:
         """no_tokenizer: why there is none, where files of one were there."""

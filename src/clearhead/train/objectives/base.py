@@ -21,7 +21,7 @@ from clearhead.models import Model
 from clearhead.train.data.types import Batch, Example, Examples, Record
 
 if TYPE_CHECKING:
-    from clearhead.hub import Sentence
+    from clearhead.hub import SentenceModules
     from clearhead.pipeline import Pipeline
 
 
@@ -156,7 +156,7 @@ class Objective:
         """The model with its codec."""
         raise NotImplementedError
 
-    def sentence(self) -> Sentence | None:
+    def sentence(self) -> SentenceModules | None:
         """How the finished model makes one vector of a text, where that is what it learnt."""
         return None
 

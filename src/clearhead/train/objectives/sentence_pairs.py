@@ -64,8 +64,8 @@ class SentenceObjective(SequenceObjective):
         super().__init__(tokenizer, length)
         self.head = SentenceHead(Pooling((pooling,)), [Normalize()] if normalize else [])
 
-    def sentence(self) -> hub.Sentence:
-        return hub.Sentence(self.head, max_seq_length=self.length)
+    def sentence(self) -> hub.SentenceModules:
+        return hub.SentenceModules(self.head, max_seq_length=self.length)
 
     @property
     def sides(self) -> tuple[str, ...]:
