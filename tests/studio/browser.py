@@ -12,6 +12,7 @@ from clearhead.server.start import listen
 from clearhead.studio.app import Studio
 from clearhead.studio.runs import Runs
 from clearhead.studio.screenshots import CHROMIUM
+from tests.programs import need_playwright
 from tests.tiny import tiny_pipeline
 
 # Every visible text with its contrast against what lies behind it, as WCAG counts; those below what AA asks for.
@@ -48,10 +49,7 @@ CONTRAST = r"""
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    if CHROMIUM is None:
-        pytest.skip("needs Chromium")
-    with playwright.sync_playwright() as player:
+    with need_playwright().sync_playwright() as player:
         opened = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()

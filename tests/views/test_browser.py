@@ -28,11 +28,17 @@ from clearhead.explain.walk import walk
 from clearhead.studio.screenshots import CHROMIUM
 from clearhead.views.page import fragment
 from clearhead.views.widget import module
+from tests.programs import need_chromium
 from tests.tiny import TEXT, tiny_pipeline
 from tests.views.test_page import finding_of
 
 CHANGED = TEXT.replace("cat sat on", "cat on sat")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+
+@pytest.fixture(autouse=True)
+def chromium():
+    need_chromium()
+
 
 # Frames of the same origin: the page around them can look inside, try them, and write down what it saw.
 LOOK = r"""

@@ -18,6 +18,7 @@ from clearhead.explain.next_token import Candidate, NextTokens
 from clearhead.explain.walk import Column, Vector, Walk, WalkStep, walk
 from clearhead.views import page as pages
 from clearhead.views.page import WEB, compact, fragment, modules, page, script_json
+from tests.programs import need_node
 from tests.tiny import TEXT, tiny_pipeline
 
 KINDS = [
@@ -131,7 +132,12 @@ def test_saved_whole(tmp_path):
 
 # ---- the modules themselves, read by a JavaScript engine where there is one
 
-node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+node = pytest.mark.usefixtures("needs_node")
+
+
+@pytest.fixture
+def needs_node():
+    need_node()
 
 
 def run(script, tmp_path):
