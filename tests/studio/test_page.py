@@ -13,6 +13,7 @@ from tests.studio.browser import CHROMIUM, CONTRAST, browser, settled, studio, v
 MODELS = ["random-gpt2", "words", "both"]
 TEXT = "the cat sat on the mat"
 FITS = "async (name) => (await (await fetch(`/api/models/${name}`)).json()).questions"
+CHINESE = FITS.replace(".questions", ".zh?.questions ?? {}")
 # Where the keyboard stands, and whether one sees it there.
 STOPPED = """() => {
   const at = document.activeElement, style = getComputedStyle(at), hit = at.querySelector(".ch-hit");
@@ -42,14 +43,15 @@ def test_every_question_gets_a_figure_or_a_reason(model, browser, studio):  # no
     text = "the cat sat on the [MASK]" if model == "words" else TEXT
     with visit(browser, studio, lab("parameters", model, text)) as page:
         settled(page)
-        reasons = page.evaluate(FITS, model)
+        reasons, chinese = page.evaluate(FITS, model), page.evaluate(CHINESE, model)
         assert set(reasons) == set(QUESTIONS)
         before = [page.evaluate(FITS, other) for other in MODELS[: MODELS.index(model)]]  # their looks were looked at
         for name, reason in reasons.items():
             entry = page.locator(f'[data-question="{name}"]')
             if reason is not None:
                 assert entry.get_attribute("aria-disabled") == "true"
-                assert reason in entry.inner_text()
+                words = entry.inner_text()  # in the language that was chosen last
+                assert reason in words or chinese[name] in words
                 continue
             entry.click()
             if QUESTIONS[name].second == "needed":
@@ -92,6 +94,9 @@ def test_a_question_that_does_not_fit_says_why(browser, studio):  # noqa: F811
         page.goto(studio.address + lab(name))
         page.get_by_role("alert").wait_for()
         assert page.get_by_role("alert").inner_text() == reason
+        chinese = page.evaluate(CHINESE, "random-gpt2")[name]
+        page.get_by_role("button", name="中文").click()
+        page.wait_for_function("(words) => document.querySelector('[role=alert]')?.innerText === words", arg=chinese)
 
 
 def test_a_figure_answers_the_pointer_and_the_address_remembers_it(browser, studio):  # noqa: F811

@@ -192,6 +192,7 @@ export async function show(main, page) {
     sync();
   });
   page.onChange(() => {
+    refusal?.();
     dress();
   });
 
@@ -223,22 +224,20 @@ export async function show(main, page) {
         about = { ...found, name: state.model };
       } catch (error) {
         if (mine === turn)
-          refuse(
-            troubleWords(page, error),
-            true,
+          refuse(() => [
+            el("span", {}, troubleWords(page, error)),
             el("button", { type: "button", class: "ch-link", onclick: sync }, page.words("try_again")),
-          );
+          ]);
         return;
       }
       dress();
     }
-    const reason = whyNot(question());
-    if (reason) {
-      refuse(reason);
+    if (whyNot(question())) {
+      refuse(() => [el("span", {}, whyNot(question()))]);
       return;
     }
     if (question().second === "needed" && !secondText()) {
-      refuse(page.words("needs_second"), false);
+      refuse(() => [el("span", {}, page.words("needs_second"))], false);
       return;
     }
     if (columns.length === 0 || results.dataset.kind !== kindOf()) rebuild();
@@ -251,22 +250,21 @@ export async function show(main, page) {
     return reasons?.[one.name === "write" ? "next-token" : one.name] ?? null;
   };
 
+  let refusal = null;
   function clear() {
+    refusal = null;
     columns.forEach((column) => column.destroy());
     columns = [];
     results.replaceChildren();
     delete results.dataset.kind;
   }
-  function refuse(words, trouble = true, again = "") {
+  /** In place of a figure: why there is none. `say` gives it in the language of the page. */
+  function refuse(say, trouble = true) {
     clear();
-    results.replaceChildren(
-      el(
-        "p",
-        { class: `st-line${trouble ? " st-error" : ""}`, role: trouble ? "alert" : "status" },
-        el("span", {}, words),
-        again,
-      ),
-    );
+    const line = el("p", { class: `st-line${trouble ? " st-error" : ""}`, role: trouble ? "alert" : "status" });
+    refusal = () => line.replaceChildren(...say());
+    refusal();
+    results.replaceChildren(line);
   }
   function quietly(words) {
     if (!columns.length)

@@ -33,6 +33,7 @@ export function live(host, spec, page) {
     finding = null;
   let shown = null; // the question that the figure answers
   let running = null; // {key, stop}
+  let refused = null; // says again what went wrong
   let near = false,
     gone = false,
     chosen = {},
@@ -149,6 +150,7 @@ export function live(host, spec, page) {
     page.words(event.stage === "working" && event.layers ? "stage_layers" : `stage_${event.stage ?? "working"}`, event);
 
   function waiting(text) {
+    refused = null;
     line.replaceChildren(
       el("span", { class: "st-thinking" }, text),
       el("button", { type: "button", class: "ch-link", onclick: () => running?.stop.abort() }, page.words("cancel")),
@@ -158,6 +160,7 @@ export function live(host, spec, page) {
   }
 
   function quiet() {
+    refused = null;
     line.hidden = true;
     line.classList.remove("st-error");
     line.replaceChildren();
@@ -168,6 +171,7 @@ export function live(host, spec, page) {
     el("button", { type: "button", class: "ch-link", onclick: () => refresh() }, page.words(words));
 
   function stopped() {
+    refused = null;
     line.classList.remove("st-error");
     line.replaceChildren(el("span", {}, page.words("cancelled")), again("ask_again"));
     line.hidden = false;
@@ -179,9 +183,10 @@ export function live(host, spec, page) {
     [figure, finding, shown] = [null, null, null];
     place.replaceChildren();
     actions.replaceChildren();
-    line.replaceChildren(el("span", {}, troubleWords(page, error)), again("try_again"));
     line.classList.add("st-error");
     line.hidden = false;
+    refused = () => line.replaceChildren(el("span", {}, troubleWords(page, error)), again("try_again"));
+    refused();
     spec.onTrouble?.(error);
   }
 
@@ -197,6 +202,7 @@ export function live(host, spec, page) {
   );
   watch.observe(box);
   const off = page.onChange(() => {
+    refused?.();
     figure?.update(dress());
     if (figure) tellActions();
   });

@@ -10,10 +10,9 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const WHOLE = ["label", "labels", "next-sentence", "token-label"]; // of one whole, or each of its own
 const FEW = 10; // of many labels, so many are shown
-const labelOf = (c, label) =>
-  label === "follows" || label === "does not follow" || label === "replaced"
-    ? c.words(`prediction_${label.replaceAll(" ", "_")}`)
-    : label;
+/** A label of the model's own as it is; ours, of the two heads that have no labels, in the language of the page. */
+const labelOf = (c, what, label) =>
+  what === "next-sentence" || what === "replaced" ? c.words(`prediction_${label.replaceAll(" ", "_")}`) : label;
 
 const view = {
   /** answer: the one whose choices are shown, where there is one for every token */
@@ -68,7 +67,7 @@ function bars(c, answer) {
   const list = ranked(
     c,
     shown.map((choice) => ({
-      token: answer.what === "word" || answer.what === "span" ? choice.label : labelOf(c, choice.label),
+      token: answer.what === "word" || answer.what === "span" ? choice.label : labelOf(c, answer.what, choice.label),
       probability: choice.probability,
       tip: tipOf(c, choice),
     })),
@@ -175,7 +174,7 @@ function everyToken(c, box) {
       () =>
         `${visible(textOf(token))} · ${answer.choices
           .slice(0, 3)
-          .map((choice) => `${labelOf(c, choice.label)} ${scale.percent(choice.probability, 1)}`)
+          .map((choice) => `${labelOf(c, answer.what, choice.label)} ${scale.percent(choice.probability, 1)}`)
           .join("  ")}`,
     );
   });
@@ -188,9 +187,7 @@ function everyToken(c, box) {
       el(
         "div",
         { class: "ch-keys ch-legend" },
-        kinds.map((kind, n) =>
-          el("span", {}, el("i", { style: { background: scale.css(scale.head(c, n)) } }), labelOf(c, kind)),
-        ),
+        kinds.map((kind, n) => el("span", {}, el("i", { style: { background: scale.css(scale.head(c, n)) } }), kind)),
       ),
       detail,
     );
