@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from clearhead.messages import say
 from clearhead.schema import Field, fields_of
 
 # What options stand under in a list, by the key that a field's `group` has.
@@ -61,10 +62,10 @@ class GenerationFields:
     """The table. None: not asked for."""
 
     max_new_tokens: Annotated[
-        int | None, Field(help="Write at most this many tokens; default: 50.", least=1, group="length", flags=("-n",))
+        int | None, Field(help=say("options.max_new_tokens"), least=1, group="length", flags=("-n",))
     ] = None
     max_length: Annotated[int | None, Field(help="The same, the prompt counted too.", least=1, group="length")] = None
-    min_new_tokens: Annotated[int, Field(help="Do not end before this many.", least=0, group="length")] = 0
+    min_new_tokens: Annotated[int, Field(help=say("options.min_new_tokens"), least=0, group="length")] = 0
     min_length: Annotated[int, Field(help="The same, the prompt counted too.", least=0, group="length")] = 0
 
     do_sample: Annotated[
@@ -73,20 +74,20 @@ class GenerationFields:
     ] = None  # fmt: skip
     temperature: Annotated[
         float | None,
-        Field(help="Divides the scores. Above 1: bolder; below 1: safer.", least=1e-6, group="sampling",
+        Field(help=say("options.temperature"), least=1e-6, group="sampling",
               hint="For the likeliest token always, leave it out (greedy)."),
     ] = None  # fmt: skip
-    top_k: Annotated[int | None, Field(help="Only the k likeliest tokens.", least=1, group="sampling")] = None
+    top_k: Annotated[int | None, Field(help=say("options.top_k"), least=1, group="sampling")] = None
     top_p: Annotated[
-        float | None, Field(help="Nucleus sampling: only the likeliest that together reach this probability.", above=0,
+        float | None, Field(help=say("options.top_p"), above=0,
                             most=1, group="sampling")
     ] = None  # fmt: skip
     min_p: Annotated[
-        float | None, Field(help="Only tokens at least this share as likely as the likeliest.", above=0, most=1,
+        float | None, Field(help=say("options.min_p"), above=0, most=1,
                             group="sampling")
     ] = None  # fmt: skip
     typical_p: Annotated[
-        float | None, Field(help="Only tokens about as surprising as expected, up to this probability.", above=0,
+        float | None, Field(help=say("options.typical_p"), above=0,
                             most=1, group="sampling")
     ] = None  # fmt: skip
     epsilon_cutoff: Annotated[
@@ -100,16 +101,14 @@ class GenerationFields:
     # draws do not depend on other rows.
     seed: Annotated[
         int | list[int] | None,
-        Field(help="Draw the same way again.", group="sampling", expected=_SEEDS,
+        Field(help=say("options.seed"), group="sampling", expected=_SEEDS,
               test=_are_seeds),
     ] = None  # fmt: skip
 
-    num_beams: Annotated[
-        int, Field(help="Beam search: follow this many texts side by side; the best wins.", least=1, group="search")
-    ] = 1
+    num_beams: Annotated[int, Field(help=say("options.num_beams"), least=1, group="search")] = 1
     num_return_sequences: Annotated[int, Field(help="How many answers to give.", least=1, group="search")] = 1
     length_penalty: Annotated[
-        float, Field(help="Beams rank by log-probability / length to this power: above 0 favours longer answers.",
+        float, Field(help=say("options.length_penalty"),
                      least=-10, most=10, group="search")
     ] = 1.0  # fmt: skip
     early_stopping: Annotated[
@@ -128,14 +127,16 @@ class GenerationFields:
                             most=1, group="search")
     ] = None  # fmt: skip
 
-    repetition_penalty: Annotated[
-        float, Field(help="Above 1: tokens that are there already count less (CTRL's).", above=0, group="processors")
-    ] = 1.0
+    repetition_penalty: Annotated[float, Field(help=say("options.repetition_penalty"), above=0, group="processors")] = (
+        1.0
+    )
     presence_penalty: Annotated[
         float, Field(help="Taken from the score of a token that was written.", group="processors")
     ] = 0.0
     frequency_penalty: Annotated[float, Field(help="The same, for each time it was written.", group="processors")] = 0.0
-    no_repeat_ngram_size: Annotated[int, Field(help="No run of so many tokens twice.", least=0, group="processors")] = 0
+    no_repeat_ngram_size: Annotated[
+        int, Field(help=say("options.no_repeat_ngram_size"), least=0, group="processors")
+    ] = 0
     encoder_repetition_penalty: Annotated[
         float, Field(help="Encoder–decoders: above 1 keeps to the words of the source.", above=0, group="processors")
     ] = 1.0
@@ -148,7 +149,7 @@ class GenerationFields:
 
     stop_strings: Annotated[
         str | list[str] | None,
-        Field(help="End after this text. May be given several times.", group="form", flags=("--stop",), metavar="TEXT",
+        Field(help=say("options.stop_strings"), group="form", flags=("--stop",), metavar="TEXT",
               expected=_STRINGS, test=_are_strings),
     ] = None  # fmt: skip
     grammar: Annotated[

@@ -16,6 +16,7 @@ import clearhead as ch
 from clearhead import zoo
 from clearhead.explain.question import Question
 from clearhead.explain.questions import QUESTIONS
+from clearhead.generation_options import FIELDS
 from clearhead.server.limits import Limits
 from clearhead.studio.app import Studio
 from clearhead.studio.requests import OPTIONS
@@ -24,6 +25,7 @@ from tests.studio.conftest import client_of, events_of
 
 GENERATE = {"model": "random-gpt2", "text": "The robot"}
 ASK = {"model": "random-gpt2", "question": "next-token", "text": "The robot said"}
+HAN = re.compile(r"[\u4e00-\u9fff]")
 FEW = {"max_examples": 60, "deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
@@ -88,9 +90,26 @@ def test_state(page, studio):
     assert [question["name"] for question in state["questions"]] == list(QUESTIONS)
     chinese = state["zh"]["questions"]["0"]
     assert (chinese["title"], chinese["params"]["0"]["label"]) == ("注意力权重：谁在看谁？", "层")
-    assert [param["name"] for param in state["write"]["params"]][:2] == ["max_new_tokens", "temperature"]
-    assert set(state["zh"]["write"]["params"]) == {str(n) for n in range(len(state["write"]["params"]))}
     assert state["limits"]["characters"] == studio.limits.characters
+    form = {param["name"]: param for param in state["write"]["params"]}
+    assert set(form) == set(OPTIONS) - {"do_sample", "early_stopping"}
+    assert (form["num_beams"]["default"], form["num_beams"]["most"], form["num_beams"]["kind"]) == (1, 10, "int")
+    assert form["max_new_tokens"]["most"] == studio.limits.new_tokens
+    assert (form["temperature"]["kind"], form["temperature"]["help"]) == ("float", FIELDS["temperature"].help)
+
+
+def test_what_there_is_has_its_chinese(page):
+    state = page.get("/api/state").json()
+    for n, question in enumerate(state["questions"]):
+        chinese = state["zh"]["questions"][str(n)]
+        assert HAN.search(chinese["title"]) and HAN.search(chinese["help"]) and HAN.search(chinese["group_title"])
+        assert not HAN.search(question["title"] + question["help"])
+        for k, param in enumerate(question["params"]):
+            assert HAN.search(chinese["params"][str(k)]["help"]), param["name"]
+    assert HAN.search(state["zh"]["write"]["title"])
+    assert [set(form) for form in state["zh"]["write"]["params"].values()] == [{"label", "help"}] * 15
+    model = page.get("/api/models/translate-en-de").json()
+    assert set(model["zh"]["questions"]) == {name for name, reason in model["questions"].items() if reason}
 
 
 def test_a_model_is_loaded_and_tells_what_it_can_answer(page):
@@ -216,9 +235,6 @@ def test_too_many_tokens_and_too_large_answers_are_refused():
         assert "tokens" not in str(events_of(client.post("/api/ask", json=asked))[-1])
         last = events_of(client.post("/api/ask", json={**ASK, "question": "attention"}))[-1]
         assert "MiB" in last["error"]["message"]
-
-
-HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ SENTENCES = {
     ),
     "parameters.title": ("Parameters: where do they live?", "参数：都在哪里？"),
     "parameters.help": ("Every part of the model with its shape and size.", "模型的每个部分及其形状和大小。"),
-    "write.title": ("Let it write", "让它写"),
+    "write.title": ("Generation: let it write", "生成：让它写"),
     "write.help": (
         "The model goes on with the text, token by token, or writes its translation.",
         "模型逐个词元地续写文本，或写出译文。",
@@ -345,18 +345,6 @@ SENTENCES = {
         "A published size instead, by its name: gpt2. No weights are needed.",
         "改看一个已公开的规模，按名称：gpt2。不需要权重。",
     ),
-    "set.write.max_new_tokens": ("How many tokens to write at most.", "最多写多少个词元。"),
-    "set.write.temperature": (
-        "Above 1: bolder; below 1: safer. Nothing: always the likeliest.",
-        "大于 1 更大胆；小于 1 更稳妥。留空：总取最可能的。",
-    ),
-    "set.write.top_k": ("Only the k likeliest tokens.", "只留最可能的 k 个词元。"),
-    "set.write.top_p": (
-        "Only the likeliest that together reach this probability (nucleus sampling).",
-        "只留总概率达到此值的最可能词元（核采样）。",
-    ),
-    "set.write.num_beams": ("How many texts are followed at once.", "同时跟随多少条文本。"),
-    "set.write.seed": ("The same seed gives the same text.", "相同的种子给出相同的文本。"),
     # ---- values to choose from
     "choice.auto": ("auto", "自动"),
     "choice.encoder": ("encoder", "编码器"),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from clearhead.generation_options import FIELDS
 from clearhead.messages import say
-from clearhead.schema import Field, check_names, fields_of
+from clearhead.schema import Field, check_names
 from clearhead.server.limits import Limits
 from clearhead.server.requests import check_body, text_field
 
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from clearhead.explain.question import Question
 
 FILES = {"html": "text/html; charset=utf-8", "json": "application/json", "csv": "text/csv; charset=utf-8"}
-# What of generate's options the page may set, those first that its form shows.
-FORM_OPTIONS = ("max_new_tokens", "temperature", "top_k", "top_p", "num_beams", "seed")
+# What of generate's options the page may set; a form begins with the first.
 OPTIONS = (
-    *FORM_OPTIONS, "min_new_tokens", "do_sample", "min_p", "typical_p", "repetition_penalty", "no_repeat_ngram_size",
-    "length_penalty", "early_stopping", "stop_strings", "src_lang", "tgt_lang",
-)  # fmt: skip
+    "max_new_tokens temperature top_k top_p num_beams seed min_new_tokens min_p typical_p repetition_penalty "
+    "no_repeat_ngram_size length_penalty stop_strings src_lang tgt_lang do_sample early_stopping"
+).split()
+NOT_IN_FORMS = ("do_sample", "early_stopping")  # the others imply the one; beams have their own idea of the other
+FOR_TRANSLATORS = ("src_lang", "tgt_lang")
 MAX_STOP_STRINGS = 16
 
 
@@ -100,35 +102,35 @@ def _checked_options(values: dict[str, Any], limits: Limits) -> dict[str, Any]:
     known = option_fields(limits)
     check_names(values, known, say("studio.unknown_option"))
     options = {name: known[name].check(value) for name, value in values.items() if value is not None}
-    start = {"max_new_tokens": min(64, limits.new_tokens), "num_beams": 1}  # one beam can be followed as it writes
-    return start | options
+    # The model's own settings hold but for these two: a page does not wait for long, and one beam can be followed.
+    return {name: known[name].default for name in ("max_new_tokens", "num_beams")} | options
 
 
 @cache
 def option_fields(limits: Limits) -> dict[str, Field]:
-    """The options of generation that the page may set, as a form shows them, with the limits of this server."""
-    from clearhead.generate.options import Options
-
-    fields = fields_of(Options)
+    """The options of generation that the page may set, with the limits of this server."""
     bounds: dict[str, dict[str, Any]] = {
-        "max_new_tokens": {"type": int | None, "least": 1, "most": limits.new_tokens},
-        "num_beams": {"type": int, "least": 1, "most": limits.beams},
-        "seed": {"type": int | None, "least": 0, "most": 2**31 - 1},
-        "stop_strings": {"test": lambda value: isinstance(value, str) or len(value) <= MAX_STOP_STRINGS},
-    }
-    languages = {name: Field(name=name, type=str | None, longest=100) for name in ("src_lang", "tgt_lang")}
-    return {name: replace(fields.get(name) or languages[name], **bounds.get(name, {})) for name in OPTIONS}
+        "max_new_tokens": {"type": int, "default": min(64, limits.new_tokens), "most": limits.new_tokens,
+                           "help": say("options.new_tokens")},
+        "num_beams": {"most": limits.beams},
+        "seed": {"type": int | None, "least": 0, "most": 2**31 - 1, "test": None, "expected": ""},
+        "stop_strings": {"test": _are_few_strings},
+    }  # fmt: skip
+    languages = {n: Field(name=n, type=str | None, longest=100, help=say(f"options.{n}")) for n in FOR_TRANSLATORS}
+    return {name: replace((FIELDS | languages)[name], **bounds.get(name, {})) for name in OPTIONS}
+
+
+def _are_few_strings(value: str | list[str]) -> bool:
+    return bool(value) and (isinstance(value, str) or (all(value) and len(value) <= MAX_STOP_STRINGS))
 
 
 def write_form(limits: Limits) -> dict[str, Any]:
-    """Letting a model write, as the page's lab lists it among the questions: a few of the options, with their words."""
-    fields = option_fields(limits)
-    starts: dict[str, Any] = {"max_new_tokens": min(48, limits.new_tokens), "num_beams": None}
-    params = []
-    for name in FORM_OPTIONS:
-        words = {"label": say(f"questions.label.{name}"), "help": say(f"questions.set.write.{name}")}
-        field = replace(fields[name], default=starts.get(name, fields[name].default))
-        params.append(field.to_dict() | words | {"choice_labels": [], "encoder_decoder_only": False})
+    """What can be set about a text that a model writes, in the shape of a question (`Question.to_dict`)."""
+    params = [
+        field.to_dict() | {"label": say(f"options.label.{name}"), "encoder_decoder_only": name in FOR_TRANSLATORS}
+        for name, field in option_fields(limits).items()
+        if name not in NOT_IN_FORMS
+    ]
     words = {"title": say("questions.write.title"), "help": say("questions.write.help")}
     group = {"group": "answer", "group_title": say("questions.group.answer")}
     return {"name": "write", **group, **words, "second": "", "text": False, "params": params}

@@ -297,7 +297,7 @@ export async function show(main, page) {
       return {
         update() {
           named();
-          desk.update({ model: model(), text: words(), options: numbers(state.params) });
+          desk.update({ model: model(), text: words(), options: optionsOf(question().params, state.params) });
         },
         destroy: desk.stop,
       };
@@ -568,11 +568,12 @@ const amount = (n) =>
         ? `${Math.round(n / 1e3)} k`
         : String(n);
 
-const numbers = (params) =>
+/** What is set in the form, as the server takes it: numbers as numbers. */
+const optionsOf = (fields, values) =>
   Object.fromEntries(
-    Object.entries(params)
-      .filter(([, value]) => value !== "" && value !== undefined)
-      .map(([name, value]) => [name, Number(value)]),
+    fields
+      .filter(({ name }) => values[name] !== "" && values[name] !== undefined)
+      .map(({ name, kind }) => [name, kind === "int" || kind === "float" ? Number(values[name]) : values[name]]),
   );
 
 /** A text field; `changed` hears what is typed. */
