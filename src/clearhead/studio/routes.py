@@ -91,10 +91,10 @@ class Api:
         """A stream of events: progress, then the finding or an error."""
         from clearhead.views.page import compact
 
-        asked = self._explain_request(await json_body(request))
+        wanted = self._explain_request(await json_body(request))
 
         def work(job: Job) -> None:
-            finding, seconds = self.studio.explain(asked, job)
+            finding, seconds = self.studio.explain(wanted, job)
             job.emit({"event": "finding", "finding": compact(finding), "seconds": round(seconds, 3)})
 
         return EventStream(self.studio.jobs, work)
@@ -103,21 +103,21 @@ class Api:
         """The finding as a file: HTML, JSON or CSV."""
         body = await json_body(request)
         kind = Field(name="as", choices=tuple(FILES), default="html")
-        asked = self._explain_request(body, kind)
+        wanted = self._explain_request(body, kind)
         ending = kind.check(body.get("as", "html"))
 
         def work(job: Job) -> Response:
-            name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{asked.question.name}-{asked.model}")
+            name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{wanted.question.name}-{wanted.model}")
             headers = {"content-disposition": f'attachment; filename="{name}.{ending}"', "cache-control": "no-store"}
-            return Response(self.studio.file(asked, ending, job), media_type=FILES[ending], headers=headers)
+            return Response(self.studio.file(wanted, ending, job), media_type=FILES[ending], headers=headers)
 
         return await response_of(self.studio.jobs, work, request.receive)
 
     async def generate(self, request: Request) -> Response:
         """A stream of events: progress, tokens, then the end or an error."""
-        asked = GenerateRequest.from_body(await json_body(request), self.studio.limits)
-        self.studio.models.find(asked.model)
-        return EventStream(self.studio.jobs, lambda job: self.studio.generate(asked, job))
+        wanted = GenerateRequest.from_body(await json_body(request), self.studio.limits)
+        self.studio.models.find(wanted.model)
+        return EventStream(self.studio.jobs, lambda job: self.studio.generate(wanted, job))
 
     def runs(self, request: Request) -> Response:
         return json_response({"runs": [] if self.studio.runs is None else self.studio.runs.listing()})
@@ -132,10 +132,10 @@ class Api:
         return json_response(self.studio.runs.read(request.path_params["id"], int(after)))
 
     def _explain_request(self, body: dict, *more: Field) -> ExplainRequest:
-        asked = ExplainRequest.from_body(body, self.studio.limits, more)
-        for name in asked.models:  # before anything begins, so that an unknown one has its own status
+        wanted = ExplainRequest.from_body(body, self.studio.limits, more)
+        for name in wanted.models:  # before anything begins, so that an unknown one has its own status
             self.studio.models.find(name)
-        return asked
+        return wanted
 
 
 def failed(request: Request, error: Exception) -> Response:

@@ -32,17 +32,17 @@ class Runs:
             raise InputError(say("studio.runs_folder", folder=folder))
         self._known: dict[str, Path] = {}  # of the last look around
 
-    def _found(self) -> dict[str, Path]:
+    def _scan(self) -> dict[str, Path]:
         """Every run by its id, the newest first. Links are not followed: what is shown lies below the folder."""
-        found: list[Path] = []
+        paths: list[Path] = []
         for at, folders, files in os.walk(self.folder):
             deep = len(Path(at).relative_to(self.folder).parts)
             folders[:] = [] if deep >= DEEP else sorted(name for name in folders if not name.startswith("."))
             if {LOG, RECIPE} <= set(files) and not (Path(at) / LOG).is_symlink():
-                found.append(Path(at))
+                paths.append(Path(at))
                 folders[:] = []
-        found.sort(key=lambda path: -_changed(path / LOG))
-        self._known = {self._id(path): path for path in found[:MOST]}
+        paths.sort(key=lambda path: -_changed(path / LOG))
+        self._known = {self._id(path): path for path in paths[:MOST]}
         return self._known
 
     def _id(self, path: Path) -> str:
@@ -50,7 +50,7 @@ class Runs:
 
     def listing(self) -> list[dict[str, Any]]:
         """Every run: its name, when it last said something, and the last step and how it ended, where it has."""
-        return [{"id": id_, **self._facts(path)} for id_, path in self._found().items()]
+        return [{"id": id_, **self._facts(path)} for id_, path in self._scan().items()]
 
     def _facts(self, path: Path) -> dict[str, Any]:
         name = path.relative_to(self.folder).as_posix()
@@ -71,7 +71,7 @@ class Runs:
         more      whether there is more already
         restart   the log is not the one that was read before (a run that goes on cuts its log): begin anew
         """
-        path = self._known.get(id_) or self._found().get(id_)
+        path = self._known.get(id_) or self._scan().get(id_)
         if path is None:
             raise UnknownRunError(say("studio.unknown_run"))
         try:
@@ -117,12 +117,12 @@ def _tail(path: Path) -> bytes:
 
 def _events(lines: bytes) -> list[dict[str, Any]]:
     """Lines that are no events are left out, as in train/engine/log.py."""
-    found = []
+    events = []
     for line in lines.split(b"\n"):
         try:
             event = json.loads(line, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
-            found.append(event)
-    return found
+            events.append(event)
+    return events

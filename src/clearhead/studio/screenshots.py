@@ -30,12 +30,12 @@ _STANDING = """() => !document.querySelector("[aria-busy], .st-thinking")
   && [...document.querySelectorAll(".st-live")].every((one) => one.querySelector("figcaption, .st-error"))"""
 _CHAPTERS = 'async () => (await (await import("/static/studio/chapter.js")).all()).map((one) => one.slug)'
 _LAB = """async () => {
-  const { models, questions } = await (await fetch("/api/state")).json(), found = {};
+  const { models, questions } = await (await fetch("/api/state")).json(), models_by_question = {};
   for (const model of models.sort((a, b) => b.trained - a.trained)) {
     const { questions: reasons } = await (await fetch(`/api/models/${encodeURIComponent(model.name)}`)).json();
-    for (const { name } of questions) if (reasons[name] === null) found[name] ??= model.name;
+    for (const { name } of questions) if (reasons[name] === null) models_by_question[name] ??= model.name;
   }
-  return found;
+  return models_by_question;
 }"""
 
 
@@ -100,15 +100,15 @@ def main() -> None:
     parser.add_argument("--languages", choices=LANGUAGES, nargs="+", default=LANGUAGES)
     parser.add_argument("--model", action="append", default=[], help="a further model: a folder")
     parser.add_argument("--runs", help="a folder of training runs, for the page that shows them")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     try:
-        for path in _of_a_studio(asked):
+        for path in _pictures(args):
             print(path)
     except ClearheadError as error:
         sys.exit(str(error))
 
 
-def _of_a_studio(asked: argparse.Namespace) -> Iterator[Path]:
+def _pictures(args: argparse.Namespace) -> Iterator[Path]:
     from clearhead.server.guard import ServerAddress
     from clearhead.server.start import listen, serve
     from clearhead.studio.app import Studio
@@ -116,12 +116,12 @@ def _of_a_studio(asked: argparse.Namespace) -> Iterator[Path]:
 
     listener = listen("127.0.0.1", 0)
     address = ServerAddress("127.0.0.1", listener.getsockname()[1])
-    studio = Studio(asked.model, runs=Runs(asked.runs) if asked.runs else None, address=address)
+    studio = Studio(args.model, runs=Runs(args.runs) if args.runs else None, address=address)
     ready = threading.Event()
     threading.Thread(target=serve, args=(studio.app, studio.jobs, listener, ready.set), daemon=True).start()
     ready.wait()
-    given = tuple(asked.widths), tuple(asked.themes), tuple(asked.languages)
-    yield from shoot(asked.out, f"http://127.0.0.1:{address.port}", asked.only, *given)
+    views = tuple(args.widths), tuple(args.themes), tuple(args.languages)
+    yield from shoot(args.out, f"http://127.0.0.1:{address.port}", args.only, *views)
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ export async function getJson(path, signal) {
 /** A question: {model, question, text, second, params} → {finding, seconds}. The newest answers are kept. */
 const answers = new Map();
 const KEPT = 16;
-export async function ask(asked, { signal, progress } = {}) {
-  const key = JSON.stringify(asked);
+export async function ask(request, { signal, progress } = {}) {
+  const key = JSON.stringify(request);
   if (answers.has(key)) return answers.get(key);
-  for await (const event of events("/api/ask", asked, signal)) {
+  for await (const event of events("/api/ask", request, signal)) {
     if (event.event === "progress") progress?.(event);
     if (event.event === "finding") {
       const answer = { finding: event.finding, seconds: event.seconds };
@@ -51,11 +51,11 @@ export async function ask(asked, { signal, progress } = {}) {
 }
 
 /** The text a model writes, piece by piece: {model, text, options} → {event: "token", text} … {event: "end", text}. */
-export const generate = (asked, signal) => events("/api/generate", asked, signal);
+export const generate = (request, signal) => events("/api/generate", request, signal);
 
 /** The same question as a page of its own: one HTML file that works offline. */
-export async function savedPage(asked) {
-  const answer = await reach("/api/page", sent(asked));
+export async function savedPage(request) {
+  const answer = await reach("/api/page", sent(request));
   return answer.text();
 }
 
@@ -72,8 +72,8 @@ export function inTurn(work, signal) {
 
 export const isCancelled = (error) => error?.name === "AbortError";
 
-async function* events(path, asked, signal) {
-  const answer = await reach(path, sent(asked, signal));
+async function* events(path, request, signal) {
+  const answer = await reach(path, sent(request, signal));
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
@@ -96,10 +96,10 @@ async function* events(path, asked, signal) {
   }
 }
 
-const sent = (asked, signal) => ({
+const sent = (request, signal) => ({
   method: "POST",
   headers: { "content-type": "application/json" },
-  body: JSON.stringify(asked),
+  body: JSON.stringify(request),
   signal,
 });
 

@@ -32,14 +32,14 @@ const kept = {
     }
   },
 };
-const asked = new URLSearchParams(location.search);
+const query = new URLSearchParams(location.search);
 const system = matchMedia("(prefers-color-scheme: dark)");
 const listeners = new Set();
 
 /** What every part of the page shares. */
 const page = {
-  lang: asked.get("lang") ?? kept.get("clearhead.lang") ?? (/^zh/i.test(navigator.language) ? "zh" : "en"),
-  chosenTheme: asked.get("theme") ?? kept.get("clearhead.theme"),
+  lang: query.get("lang") ?? kept.get("clearhead.lang") ?? (/^zh/i.test(navigator.language) ? "zh" : "en"),
+  chosenTheme: query.get("theme") ?? kept.get("clearhead.theme"),
   get theme() {
     return page.chosenTheme ?? (system.matches ? "dark" : "light");
   },

@@ -52,8 +52,8 @@ export async function load(slug) {
 
 /** All chapters that are there, in their order. */
 export async function all() {
-  const found = await Promise.allSettled(SLUGS.map(load));
-  return found
+  const loaded = await Promise.allSettled(SLUGS.map(load));
+  return loaded
     .filter((one) => one.status === "fulfilled")
     .map((one) => one.value)
     .sort((a, b) => a.number - b.number);
@@ -62,12 +62,12 @@ export async function all() {
 export async function show(main, page, slug) {
   const chapter = await load(slug);
   const fitting = page.models.filter(chapter.input?.models ?? (() => true));
-  const asked = new URLSearchParams(location.search);
+  const query = new URLSearchParams(location.search);
   const first = (value) => (typeof value === "string" ? value : (value?.[page.lang] ?? value?.en ?? ""));
   const named =
-    fitting.find((one) => one.name === asked.get("model")) ?? choose(fitting, chapter.input?.model) ?? fitting[0];
+    fitting.find((one) => one.name === query.get("model")) ?? choose(fitting, chapter.input?.model) ?? fitting[0];
   // null: the sentence of the chapter, in the page's language
-  const typed = { text: asked.get("text"), second: asked.get("second") };
+  const typed = { text: query.get("text"), second: query.get("second") };
   const values = Object.fromEntries(
     chapter.parts.filter((part) => part.control).map(({ control }) => [control.name, control.value]),
   );
@@ -209,15 +209,15 @@ export async function show(main, page, slug) {
   }
 
   function writePart(part) {
-    const element = el("div", { class: "st-desk" });
-    const desk = writer(page);
-    element.append(desk.element);
+    const element = el("div", { class: "st-workspace" });
+    const writing = writer(page);
+    element.append(writing.element);
     return {
       element,
       update(now) {
         const spec = part.write(now) ?? {};
         element.hidden = !(spec.model ?? now.model);
-        desk.update({ model: spec.model ?? now.model, text: spec.text ?? now.text, options: spec.options ?? {} });
+        writing.update({ model: spec.model ?? now.model, text: spec.text ?? now.text, options: spec.options ?? {} });
       },
     };
   }
@@ -280,46 +280,46 @@ export function inputBar(chapter, page, { reader, fitting, set }) {
   };
 }
 
-function control(given, set, first) {
+function control(spec, set, first) {
   const name = el("span", { class: "st-control-name" }),
     shown = el("output", {});
   let field;
-  if (given.kind === "range")
+  if (spec.kind === "range")
     field = el("input", {
       type: "range",
-      min: given.low,
-      max: given.high,
-      step: given.step ?? 1,
+      min: spec.low,
+      max: spec.high,
+      step: spec.step ?? 1,
       oninput: () => {
         shown.textContent = field.value;
         set(Number(field.value));
       },
     });
-  else if (given.kind === "choice")
+  else if (spec.kind === "choice")
     field = el(
       "select",
-      { onchange: () => set(given.choices[field.selectedIndex][0]) },
-      given.choices.map(([value]) => el("option", { value })),
+      { onchange: () => set(spec.choices[field.selectedIndex][0]) },
+      spec.choices.map(([value]) => el("option", { value })),
     );
-  else if (given.kind === "switch") field = el("input", { type: "checkbox", onchange: () => set(field.checked) });
+  else if (spec.kind === "switch") field = el("input", { type: "checkbox", onchange: () => set(field.checked) });
   else field = el("input", { type: "text", oninput: () => set(field.value) });
-  if (given.kind === "switch") field.checked = Boolean(given.value);
-  else field.value = given.value;
-  const element = el("label", { class: `st-control st-${given.kind}` }, name, field, shown);
+  if (spec.kind === "switch") field.checked = Boolean(spec.value);
+  else field.value = spec.value;
+  const element = el("label", { class: `st-control st-${spec.kind}` }, name, field, shown);
   return {
     element,
     update(now) {
-      name.textContent = first(given.label);
-      element.hidden = given.when ? !given.when(now) : false;
+      name.textContent = first(spec.label);
+      element.hidden = spec.when ? !spec.when(now) : false;
       if (document.activeElement !== field) {
-        if (given.kind === "switch") field.checked = Boolean(now[given.name]);
-        else field.value = now[given.name];
+        if (spec.kind === "switch") field.checked = Boolean(now[spec.name]);
+        else field.value = now[spec.name];
       }
-      if (given.kind === "range") shown.textContent = field.value;
-      if (given.kind === "choice")
-        given.choices.forEach(([value, words], n) => {
+      if (spec.kind === "range") shown.textContent = field.value;
+      if (spec.kind === "choice")
+        spec.choices.forEach(([value, words], n) => {
           field.options[n].textContent = words === undefined ? value : first(words);
-          field.options[n].selected = value === now[given.name];
+          field.options[n].selected = value === now[spec.name];
         });
     },
   };
@@ -327,17 +327,17 @@ function control(given, set, first) {
 
 // ---- text that a model writes
 
-/** A box in which a model's text appears token by token. {element, update(asked), start(), stop()} */
+/** A box in which a model's text appears token by token. {element, update(request), start(), stop()} */
 export function writer(page) {
   const text = el("p", { class: "st-written", "aria-live": "polite" }),
     line = el("div", { class: "st-line" });
   const element = el("div", { class: "st-writer" }, text, line);
-  let asked = null,
+  let request = null,
     running = null;
 
   // a text of its own, and no continuation
-  const answers = () => /^seq2seq/.test(page.models.find((one) => one.name === asked.model)?.task ?? "");
-  const given = () => [el("span", { class: "st-given" }, asked.text), answers() ? el("br") : ""];
+  const answers = () => /^seq2seq/.test(page.models.find((one) => one.name === request.model)?.task ?? "");
+  const prompt = () => [el("span", { class: "st-prompt" }, request.text), answers() ? el("br") : ""];
   const idle = (words) =>
     line.replaceChildren(
       words ? el("span", {}, words) : "",
@@ -348,7 +348,7 @@ export function writer(page) {
     stop();
     const mine = new AbortController();
     running = mine;
-    text.replaceChildren(...given());
+    text.replaceChildren(...prompt());
     line.replaceChildren(
       el("span", { class: "st-thinking" }, page.words("writing")),
       el("button", { type: "button", class: "ch-link", onclick: stop }, page.words("cancel")),
@@ -357,7 +357,7 @@ export function writer(page) {
     const began = performance.now();
     let count = 0;
     try {
-      for await (const event of generate(asked, mine.signal)) {
+      for await (const event of generate(request, mine.signal)) {
         if (event.event === "token") {
           text.append(event.text);
           count += 1;
@@ -386,14 +386,14 @@ export function writer(page) {
     stop,
     written: () => text.textContent,
     update(next) {
-      if (JSON.stringify(next) === JSON.stringify(asked)) {
+      if (JSON.stringify(next) === JSON.stringify(request)) {
         if (!running) idle("");
         return;
       }
       stop();
       running = null;
-      asked = next;
-      text.replaceChildren(...given());
+      request = next;
+      text.replaceChildren(...prompt());
       idle("");
     },
   };
@@ -450,10 +450,10 @@ const MARKS =
 export function inline(text) {
   const nodes = [];
   let at = 0;
-  for (const found of text.matchAll(MARKS)) {
-    nodes.push(text.slice(at, found.index));
-    at = found.index + found[0].length;
-    const [, code, strong, soft, words, href, colour, coloured] = found;
+  for (const mark of text.matchAll(MARKS)) {
+    nodes.push(text.slice(at, mark.index));
+    at = mark.index + mark[0].length;
+    const [, code, strong, soft, words, href, colour, coloured] = mark;
     if (code) nodes.push(el("code", {}, code));
     else if (strong) nodes.push(el("strong", {}, inline(strong)));
     else if (soft) nodes.push(el("em", {}, inline(soft)));

@@ -20,30 +20,30 @@ export function chart(host, page) {
     legend = el("p", { class: "st-legend" });
   const root = el("figure", { class: "st-chart ch" }, title, box, legend, tip);
   host.append(root);
-  let given = { lines: [] },
+  let data = { lines: [] },
     frame = null,
     at = null;
 
   function draw() {
     const width = Math.max(240, box.clientWidth || 480);
-    title.textContent = given.title;
-    const all = given.lines
+    title.textContent = data.title;
+    const all = data.lines
       .flatMap((line) => [...line.points, ...line.marks])
-      .filter(([, value]) => !given.log || value > 0);
+      .filter(([, value]) => !data.log || value > 0);
     if (!all.length) {
       box.replaceChildren(el("p", { class: "st-line" }, page.words("waiting_steps")));
       legend.textContent = "";
       frame = null;
       return;
     }
-    const turn = given.log ? Math.log10 : (value) => value;
+    const turn = data.log ? Math.log10 : (value) => value;
     const last = all.reduce((most, [step]) => Math.max(most, step), 1),
-      [low, high] = bounds(all, given.log);
+      [low, high] = bounds(all, data.log);
     const x = (step) => LEFT + (step / last) * (width - LEFT - RIGHT);
     const y = (value) => TOP + (1 - (turn(value) - turn(low)) / (turn(high) - turn(low) || 1)) * (HIGH - TOP - BOTTOM);
     frame = { x, y, last, width };
     const picture = svg("svg", { width, height: HIGH });
-    for (const value of ticks(low, high, given.log)) {
+    for (const value of ticks(low, high, data.log)) {
       picture.append(
         svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value), stroke: "var(--hair)" }),
         svg("text", { class: "ch-dim", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, tickWords(value)),
@@ -62,8 +62,8 @@ export function chart(host, page) {
           whole(step),
         ),
       );
-    for (const line of given.lines) {
-      const points = thinned(line.points.filter(([, value]) => !given.log || value > 0));
+    for (const line of data.lines) {
+      const points = thinned(line.points.filter(([, value]) => !data.log || value > 0));
       const path = (list) =>
         list
           .map(([step, value], n) => `${n ? "L" : "M"}${x(step).toFixed(1)} ${Math.max(TOP - 4, y(value)).toFixed(1)}`)
@@ -75,11 +75,11 @@ export function chart(host, page) {
             fill: "none",
             stroke: line.colour,
             "stroke-width": 1.6,
-            "stroke-opacity": given.smooth ? 0.3 : 1,
+            "stroke-opacity": data.smooth ? 0.3 : 1,
             "stroke-linejoin": "round",
           }),
         );
-      if (given.smooth && points.length)
+      if (data.smooth && points.length)
         picture.append(
           svg("path", { d: path(smoothed(points)), fill: "none", stroke: line.colour, "stroke-width": 2 }),
         );
@@ -94,7 +94,7 @@ export function chart(host, page) {
           }),
         );
       for (const [step, value] of line.marks)
-        if (!given.log || value > 0)
+        if (!data.log || value > 0)
           picture.append(
             svg("rect", {
               x: x(step) - 3.5,
@@ -120,10 +120,10 @@ export function chart(host, page) {
     box.replaceChildren(picture);
     box.setAttribute(
       "aria-label",
-      `${given.title}. ${given.lines.map((line) => `${line.name}: ${number(lastOf(line))}`).join("; ")}`,
+      `${data.title}. ${data.lines.map((line) => `${line.name}: ${number(lastOf(line))}`).join("; ")}`,
     );
     const held =
-      given.marks && given.lines.some((line) => line.marks.length) && given.lines.some((line) => line.points.length);
+      data.marks && data.lines.some((line) => line.marks.length) && data.lines.some((line) => line.points.length);
     legend.replaceChildren(
       ...(held
         ? [
@@ -141,18 +141,18 @@ export function chart(host, page) {
   function show(step) {
     if (!frame) return;
     at = Math.max(0, Math.min(frame.last, step));
-    const rows = given.lines
+    const rows = data.lines
       .map((line) => {
         const point = nearest(line.points, at),
           mark = nearest(line.marks, at);
-        const told = [
+        const parts = [
           point && number(point[1]),
           mark &&
             Math.abs(frame.x(mark[0]) - frame.x(at)) < 14 &&
             `${line.points.length ? `■ ` : ""}${number(mark[1])}`,
         ].filter(Boolean);
-        return told.length
-          ? [point?.[0] ?? mark[0], `${given.lines.length > 1 ? `${line.name}  ` : ""}${told.join("  ")}`]
+        return parts.length
+          ? [point?.[0] ?? mark[0], `${data.lines.length > 1 ? `${line.name}  ` : ""}${parts.join("  ")}`]
           : null;
       })
       .filter(Boolean);
@@ -197,7 +197,7 @@ export function chart(host, page) {
   resized.observe(box);
   return {
     update(next) {
-      given = next;
+      data = next;
       draw();
     },
     destroy() {
@@ -220,23 +220,23 @@ function bounds(points, log) {
 function ticks(low, high, log, count = 4) {
   if (log) {
     const within = (steps) => {
-      const found = [];
+      const marks = [];
       for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
         for (const times of steps) {
           const value = times * 10 ** power;
-          if (value >= low * 0.999 && value <= high * 1.001) found.push(value);
+          if (value >= low * 0.999 && value <= high * 1.001) marks.push(value);
         }
-      return found;
+      return marks;
     };
-    return [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 8]].map(within).find((found) => found.length > 2) ?? [low, high];
+    return [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 8]].map(within).find((marks) => marks.length > 2) ?? [low, high];
   }
   const rough = (high - low) / count,
     size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((times) => times * size).find((one) => one >= rough);
-  const found = [];
+  const marks = [];
   for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-6; n++)
-    found.push(Number((n * step).toPrecision(12)));
-  return found;
+    marks.push(Number((n * step).toPrecision(12)));
+  return marks;
 }
 
 const tickWords = (value) =>
@@ -251,15 +251,15 @@ const tickWords = (value) =>
 function thinned(points) {
   if (points.length <= MOST) return points;
   const size = Math.ceil(points.length / MOST),
-    found = [];
+    means = [];
   for (let n = 0; n < points.length; n += size) {
     const part = points.slice(n, n + size);
-    found.push([
+    means.push([
       part.reduce((sum, [step]) => sum + step, 0) / part.length,
       part.reduce((sum, [, value]) => sum + value, 0) / part.length,
     ]);
   }
-  return [...found, points.at(-1)];
+  return [...means, points.at(-1)];
 }
 
 /** The newest value of a line. */

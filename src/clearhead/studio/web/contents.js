@@ -39,13 +39,13 @@ export async function show(main, page) {
     },
   });
   bar.element.classList.add("st-still");
-  const chapters = el("h2"),
+  const chaptersTitle = el("h2"),
     list = el("ol", { class: "st-contents-list" }),
     tools = el("h2"),
     rest = el("ul", { class: "st-contents-list" });
-  main.append(el("header", {}, heading, lede), card ? bar.element : "", host, chapters, list, tools, rest);
+  main.append(el("header", {}, heading, lede), card ? bar.element : "", host, chaptersTitle, list, tools, rest);
   const figure = card ? live(host, spec(), page) : null;
-  const found = await all();
+  const chapters = await all();
 
   const entry = (href, sign, title, about) =>
     el(
@@ -63,15 +63,15 @@ export async function show(main, page) {
     document.title = "Clearhead";
     heading.textContent = page.words("contents_title");
     lede.textContent = page.words("lede");
-    chapters.textContent = page.words("six_chapters");
+    chaptersTitle.textContent = page.words("six_chapters");
     tools.textContent = page.words("tools");
     if (card) bar.dress();
     list.replaceChildren(
-      ...found.map((one) =>
+      ...chapters.map((one) =>
         entry(`/chapters/${one.slug}`, String(one.number), one.title[page.lang], one.about[page.lang]),
       ),
     );
-    if (!found.length) list.replaceChildren(el("li", { class: "st-line" }, page.words("no_chapters")));
+    if (!chapters.length) list.replaceChildren(el("li", { class: "st-line" }, page.words("no_chapters")));
     rest.replaceChildren(
       entry("/lab", "→", page.words("nav_lab"), page.words("lab_about")),
       entry("/runs", "→", page.words("nav_runs"), page.words("runs_about")),

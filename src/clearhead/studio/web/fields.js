@@ -5,12 +5,12 @@ import { el } from "/static/views/dom.js";
 /** `set(value)` is called when the reader is done with it; `tell(words)` when they look at it. */
 export function fieldFor(param, page, set, tell) {
   const { label, help } = param;
-  const given = { name: param.name, title: help, onfocus: () => tell(help), "aria-description": help };
+  const attributes = { name: param.name, title: help, onfocus: () => tell(help), "aria-description": help };
   const start = param.default === null || param.default === undefined ? "" : String(param.default);
   let field;
   if (param.kind === "bool") {
     field = el("input", {
-      ...given,
+      ...attributes,
       type: "checkbox",
       "data-start": start,
       onchange: () => set(String(field.checked) === start ? undefined : field.checked),
@@ -18,19 +18,19 @@ export function fieldFor(param, page, set, tell) {
   } else if (param.kind === "choice") {
     field = el(
       "select",
-      { ...given, "data-start": start, onchange: () => set(field.value === start ? undefined : field.value) },
+      { ...attributes, "data-start": start, onchange: () => set(field.value === start ? undefined : field.value) },
       param.choices.map((one, n) => el("option", { value: one }, param.choice_labels[n])),
     );
   } else if (param.kind === "model") {
     field = el(
       "select",
-      { ...given, "data-start": "", onchange: () => set(field.value || undefined) },
+      { ...attributes, "data-start": "", onchange: () => set(field.value || undefined) },
       el("option", { value: "" }, page.words("same_model")),
       page.models.map((one) => el("option", { value: one.name }, one.name)),
     );
   } else if (param.kind === "int" || param.kind === "float") {
     field = el("input", {
-      ...given,
+      ...attributes,
       type: "number",
       "data-start": start,
       min: param.least,
@@ -41,7 +41,7 @@ export function fieldFor(param, page, set, tell) {
     });
   } else {
     field = el("input", {
-      ...given,
+      ...attributes,
       type: "text",
       "data-start": start,
       spellcheck: "false",

@@ -40,8 +40,8 @@ export function headPanel(page) {
   let shown = null,
     stop = null;
 
-  async function update(asked, head) {
-    const key = JSON.stringify([asked, page.lang]);
+  async function update(request, head) {
+    const key = JSON.stringify([request, page.lang]);
     if (key === shown) return;
     shown = key;
     stop?.abort();
@@ -49,8 +49,8 @@ export function headPanel(page) {
     stop = mine;
     box.setAttribute("aria-busy", "true");
     try {
-      const { finding } = await inTurn(() => ask(asked, { signal: mine.signal }), mine.signal);
-      if (!mine.signal.aborted) box.replaceChildren(...table(page, finding, head, asked));
+      const { finding } = await inTurn(() => ask(request, { signal: mine.signal }), mine.signal);
+      if (!mine.signal.aborted) box.replaceChildren(...table(page, finding, head, request));
     } catch (error) {
       if (isCancelled(error)) return;
       box.replaceChildren(el("p", { class: "st-line st-error" }, troubleWords(page, error)));
@@ -96,7 +96,7 @@ export function headPanel(page) {
 }
 
 /** The likeliest answers with the head and without it, each with two bars on one scale. */
-function table(page, finding, head, asked) {
+function table(page, finding, head, request) {
   const after = new Map(finding.after.map((one) => [one.token_id, one]));
   const before = new Map(finding.before.map((one) => [one.token_id, one]));
   const rows = [...new Map([...before, ...after]).values()].map((one) => ({
@@ -113,7 +113,7 @@ function table(page, finding, head, asked) {
       "p",
       { class: "st-line" },
       page.words(
-        asked.params.chosen ? "without_score" : finding.position === null ? "without_bits" : "without_bits_at",
+        request.params.chosen ? "without_score" : finding.position === null ? "without_bits" : "without_bits_at",
         {
           ...head,
           effect: number(Number(finding.effect[0][0])),

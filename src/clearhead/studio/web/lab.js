@@ -35,14 +35,14 @@ export async function show(main, page) {
 
   let state = complete(stateOf(location));
   let about = null; // what the server says of the model
-  let columns = []; // {host, figure | desk, head}
+  let columns = []; // {host, figure | writing, head}
   let seconds = null;
 
-  function complete(found) {
+  function complete(fromAddress) {
     return {
-      ...found,
-      model: found.model ?? preferred.name,
-      question: byName.has(found.question) ? found.question : "attention",
+      ...fromAddress,
+      model: fromAddress.model ?? preferred.name,
+      question: byName.has(fromAddress.question) ? fromAddress.question : "attention",
     };
   }
   const question = () => questions().find((one) => one.name === state.question);
@@ -125,20 +125,20 @@ export async function show(main, page) {
   const list = el("div", { id: "questions", class: "st-list" }),
     aside = el("aside", {}, current, list);
   const heading = el("h1", { class: "st-title" }),
-    said = el("p", { class: "st-said" });
+    summary = el("p", { class: "st-summary" });
   const results = el("section", { class: "st-results" });
   main.append(
     aside,
     el(
       "div",
-      { class: "st-desk" },
+      { class: "st-workspace" },
       el("div", { class: "st-row" }, labels.model, labels.against, link),
       facts,
       labels.text,
       addSecond,
       labels.second,
       labels.other,
-      el("header", {}, heading, said),
+      el("header", {}, heading, summary),
       params,
       help,
       results,
@@ -219,9 +219,9 @@ export async function show(main, page) {
     if (!about) {
       quietly(page.words("loading_model", { model: state.model }));
       try {
-        const found = await getModel(state.model);
+        const model = await getModel(state.model);
         if (mine !== turn) return;
-        about = { ...found, name: state.model };
+        about = { ...model, name: state.model };
       } catch (error) {
         if (mine === turn)
           refuse(() => [
@@ -292,14 +292,14 @@ export async function show(main, page) {
       name.textContent = state.vs === "model" ? model() : words();
     };
     if (state.question === "write") {
-      const desk = writer(page);
-      host.append(desk.element);
+      const writing = writer(page);
+      host.append(writing.element);
       return {
         update() {
           named();
-          desk.update({ model: model(), text: words(), options: optionsOf(question().params, state.params) });
+          writing.update({ model: model(), text: words(), options: optionsOf(question().params, state.params) });
         },
-        destroy: desk.stop,
+        destroy: writing.stop,
       };
     }
     const panel = headPanel(page);
@@ -375,16 +375,16 @@ export async function show(main, page) {
 
   /** Side by side, bars and colours of chances and effects are on one scale. The others have fixed ones. */
   function oneScale() {
-    const found = columns.map((one) => one.finding?.()).filter(Boolean);
-    if (found.length < 2 || found[0].kind !== found[1].kind) return;
-    const { kind } = found[0];
+    const findings = columns.map((one) => one.finding?.()).filter(Boolean);
+    if (findings.length < 2 || findings[0].kind !== findings[1].kind) return;
+    const { kind } = findings[0];
     if (kind === "next-tokens")
       columns.forEach((one) =>
-        one.set({ mostChance: Math.max(...found.map(({ candidates }) => candidates[0].probability)) }),
+        one.set({ mostChance: Math.max(...findings.map(({ candidates }) => candidates[0].probability)) }),
       );
     if (kind === "ablation" || kind === "patching")
       columns.forEach((one) =>
-        one.set({ mostEffect: Math.max(...found.flatMap((all) => extent(unpack(all).effect).map(Math.abs))) }),
+        one.set({ mostEffect: Math.max(...findings.flatMap((all) => extent(unpack(all).effect).map(Math.abs))) }),
       );
   }
 
@@ -433,7 +433,7 @@ export async function show(main, page) {
     other.hidden = state.vs !== "text";
     otherModel.hidden = state.vs !== "model";
     heading.textContent = one.title;
-    said.textContent = one.help;
+    summary.textContent = one.help;
     dressFacts();
     dressQuestions();
     dressParams();
@@ -508,9 +508,9 @@ export async function show(main, page) {
     );
     if (held) list.querySelector(`[data-question="${held}"]`)?.focus();
     const one = list.querySelector("[aria-current]")?.getBoundingClientRect(),
-      room = aside.getBoundingClientRect();
+      frame = aside.getBoundingClientRect();
     // into sight, without moving the page
-    if (one) aside.scrollTop += Math.max(one.bottom + 8 - room.bottom, 0) + Math.min(one.top - 8 - room.top, 0);
+    if (one) aside.scrollTop += Math.max(one.bottom + 8 - frame.bottom, 0) + Math.min(one.top - 8 - frame.top, 0);
   }
 
   let formOf = null;

@@ -37,27 +37,27 @@ export function live(host, spec, page) {
   let near = false,
     gone = false,
     chosen = {},
-    given = "";
+    givenState = "";
 
-  const asked = (of) => ({
+  const requestOf = (of) => ({
     model: of.model,
     question: of.question,
     text: of.text ?? "",
     ...(of.second ? { second: of.second } : {}),
     params: clean(of.params),
   });
-  const keyOf = (of) => JSON.stringify(asked(of));
+  const keyOf = (of) => JSON.stringify(requestOf(of));
   const dress = () => ({ lang: page.lang, theme: page.theme, title: spec.title, read: spec.read });
 
   async function refresh() {
     if (gone || !near) return;
     const key = keyOf(spec);
-    const other = JSON.stringify(spec.state ?? {}) !== given; // what is chosen was chosen anew, from outside
+    const other = JSON.stringify(spec.state ?? {}) !== givenState; // what is chosen was chosen anew, from outside
     if (key === shown) {
       cancel();
       quiet();
       figure?.update({ ...dress(), ...(other ? { state: { ...figure.start, ...spec.state } } : {}) });
-      given = JSON.stringify(spec.state ?? {});
+      givenState = JSON.stringify(spec.state ?? {});
       tellActions();
       return;
     }
@@ -68,18 +68,18 @@ export function live(host, spec, page) {
     const mine = spec;
     box.setAttribute("aria-busy", "true");
     let patient = false,
-      said = null; // what takes no time needs no words
+      progressEvent = null; // what takes no time needs no words
     const later = setTimeout(() => {
       patient = true;
-      waiting(said ? progressWords(said) : page.words("thinking"));
+      waiting(progressEvent ? progressWords(progressEvent) : page.words("thinking"));
     }, PATIENCE);
     try {
       const answer = await inTurn(
         () =>
-          ask(asked(mine), {
+          ask(requestOf(mine), {
             signal: stop.signal,
             progress: (event) => {
-              said = event;
+              progressEvent = event;
               if (patient) waiting(progressWords(event));
             },
           }),
@@ -93,7 +93,7 @@ export function live(host, spec, page) {
       figure?.destroy();
       place.replaceChildren();
       finding = answer.finding;
-      given = JSON.stringify(mine.state ?? {});
+      givenState = JSON.stringify(mine.state ?? {});
       figure = await drawn(mine, { ...mine.state, ...kept });
       chosen = changed(figure.state(), figure.start);
       shown = key;
@@ -117,13 +117,13 @@ export function live(host, spec, page) {
     const options = {
       ...of.hooks,
       ...dress(),
-      page: () => savedPage(asked(of)),
+      page: () => savedPage(requestOf(of)),
       lab: of.inLab ? undefined : address(of),
       onState(now) {
         chosen = changed(now, figure.start);
         if (spec.onState) {
           spec = { ...spec, state: chosen };
-          given = JSON.stringify(chosen);
+          givenState = JSON.stringify(chosen);
         }
         tellActions();
         spec.onState?.(chosen, now);

@@ -23,13 +23,13 @@ export async function show(main, page) {
   const options = el("div", { class: "st-params" }),
     charts = el("div", { class: "st-charts" }),
     samples = el("section", { class: "st-samples" });
-  main.append(el("aside", {}, title, list), el("div", { class: "st-desk" }, note, options, charts, samples));
+  main.append(el("aside", {}, title, list), el("div", { class: "st-workspace" }, note, options, charts, samples));
 
-  const asked = new URLSearchParams(location.search);
-  let chosen = asked.get("runs")?.split(",").filter(Boolean) ?? null;
-  const settings = { log: asked.has("log"), smooth: asked.has("smooth") };
+  const query = new URLSearchParams(location.search);
+  let chosen = query.get("runs")?.split(",").filter(Boolean) ?? null;
+  const settings = { log: query.has("log"), smooth: query.has("smooth") };
   let listing = [];
-  const stories = new Map(); // id → what was read of it
+  const runs = new Map(); // id → what was read of it
   const drawn = new Map(); // title → chart
 
   const colour = (id) =>
@@ -53,16 +53,16 @@ export async function show(main, page) {
   async function look() {
     let changed = false;
     for (const id of chosen ?? []) {
-      const story = stories.get(id) ?? { id, next: 0, ...empty() };
-      stories.set(id, story);
+      const run = runs.get(id) ?? { id, next: 0, ...empty() };
+      runs.set(id, run);
       for (let more = true; more; ) {
-        const told = await getJson(`/api/runs/${encodeURIComponent(id)}?after=${story.next}`);
-        if (told.restart) Object.assign(story, empty());
-        if (told.recipe) story.recipe = told.recipe;
-        told.events.forEach((event) => hear(story, event));
-        changed ||= told.events.length > 0 || told.restart;
-        story.next = told.next;
-        more = told.more;
+        const answer = await getJson(`/api/runs/${encodeURIComponent(id)}?after=${run.next}`);
+        if (answer.restart) Object.assign(run, empty());
+        if (answer.recipe) run.recipe = answer.recipe;
+        answer.events.forEach((event) => record(run, event));
+        changed ||= answer.events.length > 0 || answer.restart;
+        run.next = answer.next;
+        more = answer.more;
       }
     }
     return changed;
@@ -135,11 +135,9 @@ export async function show(main, page) {
     );
     if (held) list.querySelector(`[data-run="${held}"]`)?.focus();
     drawOptions();
-    const shown = (chosen ?? []).map((id) => stories.get(id)).filter(Boolean);
-    const metrics = [...new Set(shown.flatMap((story) => Object.keys(story.measures)))].filter(
-      (name) => name !== "loss",
-    );
-    const wanted = shown.some((story) => story.begin || story.lines.loss.length)
+    const shown = (chosen ?? []).map((id) => runs.get(id)).filter(Boolean);
+    const metrics = [...new Set(shown.flatMap((run) => Object.keys(run.measures)))].filter((name) => name !== "loss");
+    const wanted = shown.some((run) => run.begin || run.lines.loss.length)
       ? [
           ...LINES.map(([key, name]) => [
             key,
@@ -148,7 +146,7 @@ export async function show(main, page) {
               log: name === "loss" && settings.log,
               smooth: name === "loss" && settings.smooth,
               marks: name === "loss",
-              lines: shown.map((story) => line(story, story.lines[name], name === "loss" ? story.measures.loss : [])),
+              lines: shown.map((run) => line(run, run.lines[name], name === "loss" ? run.measures.loss : [])),
             },
           ]),
           ...metrics.map((name) => [
@@ -156,7 +154,7 @@ export async function show(main, page) {
             {
               title: page.words("chart_metric", { name: name.replaceAll("_", " ") }),
               marks: true,
-              lines: shown.map((story) => line(story, [], story.measures[name] ?? [], true)),
+              lines: shown.map((run) => line(run, [], run.measures[name] ?? [], true)),
             },
           ]),
         ]
@@ -166,16 +164,16 @@ export async function show(main, page) {
         one.destroy();
         drawn.delete(key);
       }
-    for (const [key, given] of wanted) {
+    for (const [key, data] of wanted) {
       if (!drawn.has(key)) drawn.set(key, chart(charts, page));
-      drawn.get(key).update(given);
+      drawn.get(key).update(data);
     }
     drawSamples(shown);
   }
 
-  const line = (story, points, marks = [], joined = false) => ({
-    name: listing.find((one) => one.id === story.id)?.name ?? story.id,
-    colour: colour(story.id),
+  const line = (run, points, marks = [], joined = false) => ({
+    name: listing.find((one) => one.id === run.id)?.name ?? run.id,
+    colour: colour(run.id),
     points,
     marks: marks ?? [],
     joined,
@@ -205,11 +203,11 @@ export async function show(main, page) {
   }
 
   function facts(one) {
-    const story = stories.get(one.id),
-      newest = story?.newest;
+    const run = runs.get(one.id),
+      newest = run?.newest;
     const silent = Date.now() / 1000 - one.changed;
     const state = one.ended
-      ? page.words(story?.end && story.end.finished === false ? "run_stopped" : "run_ended")
+      ? page.words(run?.end && run.end.finished === false ? "run_stopped" : "run_ended")
       : silent > SILENT
         ? page.words("run_quiet", { t: duration(silent) })
         : page.words("run_going");
@@ -229,24 +227,24 @@ export async function show(main, page) {
   function drawSamples(shown) {
     const held = document.activeElement?.dataset?.sample;
     samples.replaceChildren(
-      ...shown.map((story) => {
-        const name = listing.find((one) => one.id === story.id)?.name ?? story.id;
+      ...shown.map((run) => {
+        const name = listing.find((one) => one.id === run.id)?.name ?? run.id;
         const parts = [];
-        if (story.samples.length) {
-          const last = story.samples.length - 1,
-            at = Math.min(pages.get(story.id) ?? last, last),
-            [step, text] = story.samples[at];
+        if (run.samples.length) {
+          const last = run.samples.length - 1,
+            at = Math.min(pages.get(run.id) ?? last, last),
+            [step, text] = run.samples[at];
           const slide = el("input", {
             type: "range",
             min: 0,
             max: last,
             value: at,
-            "data-sample": story.id,
+            "data-sample": run.id,
             "aria-label": `${page.words("sample_at")}: ${name}`,
             "aria-valuetext": page.words("step_n", { n: whole(step) }),
             oninput: () => {
-              if (Number(slide.value) === last) pages.delete(story.id);
-              else pages.set(story.id, Number(slide.value));
+              if (Number(slide.value) === last) pages.delete(run.id);
+              else pages.set(run.id, Number(slide.value));
               drawSamples(shown);
             },
           });
@@ -261,36 +259,36 @@ export async function show(main, page) {
             el("p", { class: "st-written" }, text),
           );
         }
-        if (story.end?.test && Object.keys(story.end.test).length)
+        if (run.end?.test && Object.keys(run.end.test).length)
           parts.push(
             el(
               "p",
               { class: "st-line" },
-              `${page.words("test_result")}: ${Object.entries(story.end.test)
+              `${page.words("test_result")}: ${Object.entries(run.end.test)
                 .map(([metric, value]) => `${metric} ${number(value)}`)
                 .join(" · ")}`,
             ),
           );
-        if (story.end?.text) parts.push(el("p", { class: "st-line st-error" }, story.end.text));
-        parts.push(...story.notes.map((text) => el("p", { class: "st-line" }, text)));
-        if (story.recipe)
+        if (run.end?.text) parts.push(el("p", { class: "st-line st-error" }, run.end.text));
+        parts.push(...run.notes.map((text) => el("p", { class: "st-line" }, text)));
+        if (run.recipe)
           parts.push(
             el(
               "details",
               {
-                open: opened.has(story.id),
-                ontoggle: (event) => (event.target.open ? opened.add(story.id) : opened.delete(story.id)),
+                open: opened.has(run.id),
+                ontoggle: (event) => (event.target.open ? opened.add(run.id) : opened.delete(run.id)),
               },
               el("summary", {}, page.words("recipe")),
-              el("div", { class: "st-code" }, el("pre", { tabindex: "0" }, story.recipe)),
+              el("div", { class: "st-code" }, el("pre", { tabindex: "0" }, run.recipe)),
             ),
           );
         return parts.length
           ? el(
               "article",
-              { style: { "--hue": colour(story.id) } },
+              { style: { "--hue": colour(run.id) } },
               el("h2", {}, name),
-              el("p", { class: "st-facts" }, about(story.begin)),
+              el("p", { class: "st-facts" }, about(run.begin)),
               parts,
             )
           : "";
@@ -330,26 +328,26 @@ const empty = () => ({
 });
 
 /** A run that goes on begins again; what it does anew replaces what it did before. */
-function hear(story, event) {
+function record(run, event) {
   const step = event.step ?? 0;
   if (event.event === "begin") {
     const until = (points) => points.filter(([at]) => at <= step);
-    Object.assign(story, { begin: event, end: null, samples: until(story.samples) });
-    for (const name of Object.keys(story.lines)) story.lines[name] = until(story.lines[name]);
-    for (const name of Object.keys(story.measures)) story.measures[name] = until(story.measures[name]);
+    Object.assign(run, { begin: event, end: null, samples: until(run.samples) });
+    for (const name of Object.keys(run.lines)) run.lines[name] = until(run.lines[name]);
+    for (const name of Object.keys(run.measures)) run.measures[name] = until(run.measures[name]);
   } else if (event.event === "step") {
-    story.newest = event;
-    for (const name of Object.keys(story.lines))
-      if (typeof event[name] === "number") story.lines[name].push([step, event[name]]);
+    run.newest = event;
+    for (const name of Object.keys(run.lines))
+      if (typeof event[name] === "number") run.lines[name].push([step, event[name]]);
   } else if (event.event === "evaluation") {
     for (const [name, value] of Object.entries(event.metrics ?? {}))
       if (typeof value === "number") {
-        story.measures[name] ??= [];
-        story.measures[name].push([step, value]);
+        run.measures[name] ??= [];
+        run.measures[name].push([step, value]);
       }
-  } else if (event.event === "sample") story.samples.push([step, String(event.text)]);
-  else if (event.event === "note") story.notes = [...story.notes, String(event.text)].slice(-5);
-  else if (event.event === "end") story.end = event;
+  } else if (event.event === "sample") run.samples.push([step, String(event.text)]);
+  else if (event.event === "note") run.notes = [...run.notes, String(event.text)].slice(-5);
+  else if (event.event === "end") run.end = event;
 }
 
 function duration(seconds) {

@@ -30,7 +30,7 @@ const view = {
       rows: layers.map((layer) => c.words("layer_n", { n: layer })),
       columns: heads.map(String),
       upward: true,
-      room: beside ? c.width - 360 : c.width,
+      space: beside ? c.width - 360 : c.width,
       width: [20, 56],
       height: [20, 36],
       columnTitle: c.words("head"),
@@ -61,10 +61,10 @@ const view = {
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["layer", "head", "effect"];
-    for (const [r, layer] of found.layers.entries())
-      for (let k = 0; k < found.effect[r].length; k++) yield [layer, found.heads[k], found.effect[r][k]];
+    for (const [r, layer] of finding.layers.entries())
+      for (let k = 0; k < finding.effect[r].length; k++) yield [layer, finding.heads[k], finding.effect[r][k]];
   },
 };
 

@@ -16,8 +16,8 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 const view = {
   /** view: lines | matrix | all, layer: its number, heads: those that are shown, token: the pinned query, key: the
    *  pinned key */
-  start(found) {
-    const best = tellingHead(found);
+  start(finding) {
+    const best = tellingHead(finding);
     return { view: "lines", layer: best.layer, heads: [best.head], token: best.token, key: null, sort: "layer" };
   },
   title(c) {
@@ -79,48 +79,49 @@ const view = {
   body(c, box) {
     ({ lines, matrix, all })[c.state.view](c, box);
   },
-  *table(found) {
+  *table(finding) {
     yield ["layer", "head", "query", "query_token", "key", "key_token", "weight"];
-    for (const [l, layer] of found.layers.entries()) {
-      for (const [h, rows] of found.weights[l].entries()) {
+    for (const [l, layer] of finding.layers.entries()) {
+      for (const [h, rows] of finding.weights[l].entries()) {
         for (let q = 0; q < rows.length; q++)
           for (let k = 0; k < rows[q].length; k++)
-            yield [layer, found.heads[h], q, textOf(found.tokens[q]), k, textOf(found.keys[k]), rows[q][k]];
+            yield [layer, finding.heads[h], q, textOf(finding.tokens[q]), k, textOf(finding.keys[k]), rows[q][k]];
       }
     }
   },
 };
 
 /** Not the token itself nor the one before; of two texts every place is elsewhere. */
-const elsewhere = (found, q, k) => found.side === "cross" || (k !== q && k !== q - 1);
+const elsewhere = (finding, q, k) => finding.side === "cross" || (k !== q && k !== q - 1);
 
 /** A head that has something to show: sharp, and not only for the first token, a separator or the one before. */
-function tellingHead(found) {
-  let best = { layer: found.layers[0], head: found.heads[0], rows: found.weights[0][0], score: -1 };
-  const counts = found.keys.map((key) => key.word !== null),
-    cross = found.side === "cross"; // millions of weights: looked up once
-  for (const [l, layer] of found.layers.entries()) {
-    for (const [h, rows] of found.weights[l].entries()) {
+function tellingHead(finding) {
+  let best = { layer: finding.layers[0], head: finding.heads[0], rows: finding.weights[0][0], score: -1 };
+  const counts = finding.keys.map((key) => key.word !== null),
+    cross = finding.side === "cross"; // millions of weights: looked up once
+  for (const [l, layer] of finding.layers.entries()) {
+    for (const [h, rows] of finding.weights[l].entries()) {
       let score = 0;
       for (let q = 2; q < rows.length; q++) {
         const row = rows[q];
         for (let k = 1; k < row.length; k++)
           if (counts[k] && (cross || (k !== q && k !== q - 1))) score += row[k] * row[k];
       }
-      if (score > best.score) best = { layer, head: found.heads[h], rows, score };
+      if (score > best.score) best = { layer, head: finding.heads[h], rows, score };
     }
   }
-  return { ...best, token: tellingToken(found, best.rows) };
+  return { ...best, token: tellingToken(finding, best.rows) };
 }
 
 /** The token of a head, the first of its word, that looks most at one other word. */
-function tellingToken(found, rows) {
+function tellingToken(finding, rows) {
   let [best, most] = [null, 0.3];
   for (let q = 2; q < rows.length; q++) {
-    const { word } = found.tokens[q];
-    if (word === null || word === found.tokens[q - 1].word) continue;
+    const { word } = finding.tokens[q];
+    if (word === null || word === finding.tokens[q - 1].word) continue;
     for (let k = 1; k < rows[q].length; k++) {
-      if (elsewhere(found, q, k) && found.keys[k].word !== null && rows[q][k] > most) [best, most] = [q, rows[q][k]];
+      if (elsewhere(finding, q, k) && finding.keys[k].word !== null && rows[q][k] > most)
+        [best, most] = [q, rows[q][k]];
     }
   }
   return best;
@@ -182,13 +183,13 @@ function headButtons(c) {
 }
 
 function headWords(c, layer, head) {
-  const found = summaryOf(c, Number(layer), head);
+  const summary = summaryOf(c, Number(layer), head);
   const words = [c.words("layer_head", { layer, head })];
   for (const name of SUMMARIES) {
-    if (found && scale.isNumber(found[name]))
+    if (summary && scale.isNumber(summary[name]))
       words.push(
         `${c.words(`head_${name}`)} ` +
-          `${name === "entropy" || name === "distance" ? scale.number(found[name]) : scale.percent(found[name])}`,
+          `${name === "entropy" || name === "distance" ? scale.number(summary[name]) : scale.percent(summary[name])}`,
       );
   }
   return words.join("\n");
@@ -198,7 +199,7 @@ function headWords(c, layer, head) {
 
 function lines(c, box) {
   const beside = c.width >= 1080;
-  const room = beside ? Math.floor(c.width * 0.64) : c.width;
+  const space = beside ? Math.floor(c.width * 0.64) : c.width;
   const heads = c.state.heads.filter((h) => c.finding.heads.includes(h));
   if (!heads.length) heads.push(c.finding.heads[0]);
   const left = el("div", { class: "ch-scroll ch-tall" });
@@ -207,7 +208,7 @@ function lines(c, box) {
   if (beside) {
     const right = el("div", { class: "ch-aside" });
     parts.push(right);
-    const side = Math.min(c.width - room - 48, 420);
+    const side = Math.min(c.width - space - 48, 420);
     right.append(
       el("p", { class: "ch-name" }, c.words("layer_head", { layer: c.state.layer, head: heads[0] })),
       square(c, side, heads[0], (q) => lit(q, null)),
@@ -219,13 +220,13 @@ function lines(c, box) {
       "div",
       {
         class: "ch-columns",
-        style: { "grid-template-columns": beside ? `${room}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
+        style: { "grid-template-columns": beside ? `${space}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
       },
       parts,
     ),
     key(c, heads),
   );
-  lit = joined(c, left, room, heads);
+  lit = joined(c, left, space, heads);
 }
 
 const key = (c, heads) =>
@@ -235,16 +236,16 @@ const key = (c, heads) =>
     ["0", "0.5", "1"],
   );
 
-function joined(c, box, room, heads) {
+function joined(c, box, space, heads) {
   const { tokens, keys } = c.finding;
   const [Q, K] = [tokens.length, keys.length];
   const pitch = Math.max(16, Math.min(28, 720 / Math.max(Q, K)));
   const letter = 7.9,
     cross = c.finding.side === "cross";
   const widest = (list) =>
-    Math.min(Math.max(...list.map((token) => [...visible(textOf(token))].length), 3) * letter + 14, room * 0.3);
-  const bars = room >= 560 ? Math.min(150, room * 0.16) : 0;
-  const [l, r] = [Math.max(widest(tokens), cross ? 104 : 48), room - widest(keys) - 58 - bars];
+    Math.min(Math.max(...list.map((token) => [...visible(textOf(token))].length), 3) * letter + 14, space * 0.3);
+  const bars = space >= 560 ? Math.min(150, space * 0.16) : 0;
+  const [l, r] = [Math.max(widest(tokens), cross ? 104 : 48), space - widest(keys) - 58 - bars];
   const y = (n) => 24 + n * pitch + pitch / 2;
   const height = 28 + Math.max(Q, K) * pitch;
   const curve = (q, k) => {
@@ -258,7 +259,7 @@ function joined(c, box, room, heads) {
   const rows = svg("g");
   const drawing = svg(
     "svg",
-    { width: room, height, role: "group", "aria-label": c.words("attention_lines") },
+    { width: space, height, role: "group", "aria-label": c.words("attention_lines") },
     svg(
       "text",
       { class: "ch-dim", x: l - 4, y: 12, "text-anchor": "end", style: cross ? "fill: var(--dec-text)" : null },
@@ -299,7 +300,7 @@ function joined(c, box, room, heads) {
 
   const label = (token, list, n, side) => {
     const x = side === "q" ? l - 4 : r + 4;
-    const wide = side === "q" ? l : room - r - 58 - bars;
+    const wide = side === "q" ? l : space - r - 58 - bars;
     const hit = svg("rect", {
       class: "ch-hit",
       x: side === "q" ? 0 : r,
@@ -356,10 +357,10 @@ function joined(c, box, room, heads) {
     rows.classList.toggle("ch-faded", !none);
     const [drawn, numbers] = [[], []]; // put in all at once
     const list = none ? [] : q !== null ? keys : tokens;
-    const told = list.map((_, n) =>
+    const values = list.map((_, n) =>
       Math.max(...heads.map((h) => (q !== null ? weightsOf(c, h)[q][n] : weightsOf(c, h)[n]?.[k]) || 0)),
     );
-    const least = Math.max(LEAST, [...told].sort((a, b) => b - a)[NUMBERED] ?? 0);
+    const least = Math.max(LEAST, [...values].sort((a, b) => b - a)[NUMBERED] ?? 0);
     list.forEach((_, n) => {
       for (const [order, h] of heads.entries()) {
         const weight = q !== null ? weightsOf(c, h)[q][n] : weightsOf(c, h)[n]?.[k];
@@ -373,7 +374,7 @@ function joined(c, box, room, heads) {
         if (bars)
           numbers.push(
             svg("rect", {
-              x: room - bars,
+              x: space - bars,
               y: y(n) - (thick * heads.length) / 2 + order * thick,
               width: Math.max(1, weight * bars),
               height: Math.max(1.5, thick - 0.5),
@@ -383,12 +384,12 @@ function joined(c, box, room, heads) {
             }),
           );
       }
-      if (told[n] > least)
+      if (values[n] > least)
         numbers.push(
           svg(
             "text",
-            { class: "ch-dim", x: room - bars - 8, y: y(n) + 4, "text-anchor": "end" },
-            scale.percent(told[n], 1),
+            { class: "ch-dim", x: space - bars - 8, y: y(n) + 4, "text-anchor": "end" },
+            scale.percent(values[n], 1),
           ),
         );
     });
@@ -476,7 +477,7 @@ function matrix(c, box) {
   const cells = heatmap(c, {
     rows: tokens.map((t) => visible(textOf(t))),
     columns: keys.map((t) => visible(textOf(t))),
-    room: beside ? c.width - 330 : c.width,
+    space: beside ? c.width - 330 : c.width,
     square: true,
     width: [3, 34],
     height: [3, 34],
@@ -528,7 +529,7 @@ function square(c, side, head, seen) {
     rows: tokens.map(textOf),
     columns: keys.map(textOf),
     bare: true,
-    room: side,
+    space: side,
     width: [1, 34],
     height: [1, 34],
     square: true,
@@ -545,21 +546,21 @@ function square(c, side, head, seen) {
 
 /** What sums a head up. */
 function facts(c, layer, head) {
-  const found = summaryOf(c, Number(layer), head);
-  if (!found) return "";
-  const rows = SUMMARIES.filter((name) => scale.isNumber(found[name])).map((name) => {
+  const summary = summaryOf(c, Number(layer), head);
+  if (!summary) return "";
+  const rows = SUMMARIES.filter((name) => scale.isNumber(summary[name])).map((name) => {
     const share = !["entropy", "distance"].includes(name);
     const bar = share
       ? el("span", {
           class: "ch-bar",
-          style: { width: `${Math.max(1, found[name] * 72)}px`, background: scale.css(scale.head(c, head)) },
+          style: { width: `${Math.max(1, summary[name] * 72)}px`, background: scale.css(scale.head(c, head)) },
         })
       : "";
     return el(
       "tr",
       {},
       el("td", { style: { font: "13px var(--sans)" } }, c.words(`head_${name}`)),
-      el("td", {}, share ? scale.percent(found[name]) : scale.number(found[name])),
+      el("td", {}, share ? scale.percent(summary[name]) : scale.number(summary[name])),
       el("td", { class: "ch-barcell" }, bar),
     );
   });
@@ -572,19 +573,21 @@ function all(c, box) {
   const { layers, heads, weights } = c.finding;
   const beside = c.width >= 960;
   const side = Math.min(340, Math.floor(c.width * 0.3));
-  const room = beside ? c.width - side - 48 : c.width;
+  const space = beside ? c.width - side - 48 : c.width;
   const tiles = [];
   layers.forEach((layer, l) =>
-    heads.forEach((h, n) => tiles.push({ layer, l, h, place: n, rows: weights[l][n], found: summaryOf(c, layer, h) })),
+    heads.forEach((h, n) =>
+      tiles.push({ layer, l, h, place: n, rows: weights[l][n], summary: summaryOf(c, layer, h) }),
+    ),
   );
   const sorted = c.state.sort !== "layer";
-  if (sorted) tiles.sort((a, b) => (b.found?.[c.state.sort] ?? -1) - (a.found?.[c.state.sort] ?? -1));
-  const across = sorted ? Math.min(12, Math.max(3, Math.floor(room / 76))) : heads.length;
+  if (sorted) tiles.sort((a, b) => (b.summary?.[c.state.sort] ?? -1) - (a.summary?.[c.state.sort] ?? -1));
+  const across = sorted ? Math.min(12, Math.max(3, Math.floor(space / 76))) : heads.length;
   const edge = sorted ? 0 : 26,
     crown = sorted ? 0 : 22,
-    gap = room > 500 ? 6 : 3,
+    gap = space > 500 ? 6 : 3,
     foot = sorted ? 16 : 0;
-  const size = Math.max(18, Math.min(96, Math.floor((room - edge) / across) - gap));
+  const size = Math.max(18, Math.min(96, Math.floor((space - edge) / across) - gap));
   const down = sorted ? Math.ceil(tiles.length / across) : layers.length;
   const place = (tile, n) => (sorted ? [n % across, Math.floor(n / across)] : [tile.place, layers.length - 1 - tile.l]);
   const [W, H] = [edge + across * (size + gap), crown + down * (size + gap + foot)];
@@ -625,7 +628,9 @@ function all(c, box) {
       pen.textAlign = "left";
       pen.fillStyle = scale.css(c.colour("soft"));
       pen.fillText(
-        size > 44 ? `${tile.layer}·${tile.h}  ${scale.number(tile.found?.[c.state.sort])}` : `${tile.layer}·${tile.h}`,
+        size > 44
+          ? `${tile.layer}·${tile.h}  ${scale.number(tile.summary?.[c.state.sort])}`
+          : `${tile.layer}·${tile.h}`,
         x,
         y + size + 12,
       );

@@ -15,7 +15,7 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const view = {
   /** step: 1 to 6, token: the one that asks, head: through which */
-  start: (found) => ({ step: 1, ...telling(found) }),
+  start: (finding) => ({ step: 1, ...telling(finding) }),
   title: (c) => c.words(`steps_title_${c.state.step}`, { token: nameOf(c) }),
   reading: (c) =>
     c.words(`steps_reading_${c.state.step}`, {
@@ -89,19 +89,19 @@ const view = {
         ),
       );
   },
-  *table(found) {
+  *table(finding) {
     yield ["head", "query", "query_token", "key", "key_token", "product", "score", "weight"];
-    for (const [h, rows] of found.weights.entries()) {
+    for (const [h, rows] of finding.weights.entries()) {
       for (let q = 0; q < rows.length; q++)
         for (let k = 0; k < rows[q].length; k++)
           yield [
             h,
             q,
-            textOf(found.tokens[q]),
+            textOf(finding.tokens[q]),
             k,
-            textOf(found.keys[k]),
-            dot(found.query[h][q], found.key[h][k]),
-            found.scores[h][q][k],
+            textOf(finding.keys[k]),
+            dot(finding.query[h][q], finding.key[h][k]),
+            finding.scores[h][q][k],
             rows[q][k],
           ];
     }
@@ -119,19 +119,19 @@ const tidy = (value, most) => value.toFixed(most >= 10 ? 1 : 2).replace("-", "âˆ
 const times = (row, by) => row.map((value, d) => value * (typeof by === "number" ? by : by[d]));
 
 /** The head and the token that look most at one other word, and not at the one before. */
-function telling(found) {
-  let best = { head: 0, token: Math.min(1, found.tokens.length - 1) },
+function telling(finding) {
+  let best = { head: 0, token: Math.min(1, finding.tokens.length - 1) },
     most = 0;
-  found.weights.forEach((rows, head) =>
+  finding.weights.forEach((rows, head) =>
     rows.forEach((row, token) =>
       row.forEach((weight, k) => {
-        const far = found.side === "cross" || (k !== token && k !== token - 1);
+        const far = finding.side === "cross" || (k !== token && k !== token - 1);
         if (
           far &&
           weight > most &&
-          found.tokens[token].word !== null &&
-          found.keys[k].word !== null &&
-          !joins(found.tokens, token)
+          finding.tokens[token].word !== null &&
+          finding.keys[k].word !== null &&
+          !joins(finding.tokens, token)
         )
           [best, most] = [{ head, token }, weight];
       }),
@@ -223,8 +223,8 @@ const tokenCell = (token, { bold = false, quiet = false } = {}) =>
     },
     signed(textOf(token)),
   );
-const bar = (share, room, hue) =>
-  el("span", { class: "ch-bar", style: { width: `${Math.max(1, share * room)}px`, background: hue } });
+const bar = (share, space, hue) =>
+  el("span", { class: "ch-bar", style: { width: `${Math.max(1, share * space)}px`, background: hue } });
 /** How wide a cell may be so that `count` strips of D numbers fit beside what is `taken`. */
 const cellFor = (c, D, taken, count = 1) =>
   Math.max(0.5, Math.min(WIDEST, (c.width - taken - 90 - GAP * count) / (D * count)));
@@ -405,8 +405,8 @@ function softmax(c, box) {
   const whole = all_.reduce((a, b) => a + b, 0),
     raw = all_.map((value) => value / whole); // had nobody scaled
   const narrow = c.width < 560,
-    room = Math.max(40, Math.min(640, c.width - (narrow ? 230 : 350)));
-  const all = grid(["4.4rem", ...(narrow ? [] : ["max-content"]), "4.2rem", `${room}px`], "auto", keys.length + 1);
+    space = Math.max(40, Math.min(640, c.width - (narrow ? 230 : 350)));
+  const all = grid(["4.4rem", ...(narrow ? [] : ["max-content"]), "4.2rem", `${space}px`], "auto", keys.length + 1);
   [c.words("score"), ...(narrow ? [] : [c.words("steps_exp")]), c.words("weight")].forEach((text, n) =>
     all.put(named(text, n === (narrow ? 1 : 2) ? "q" : "", true), 1, n + 2),
   );
@@ -420,8 +420,8 @@ function softmax(c, box) {
     const cell = el(
       "span",
       { class: "ch-both" },
-      el("span", { class: "ch-ghost", style: { width: `${Math.max(1, raw[k] * room)}px` } }),
-      bar(weights[k], room, "var(--q)"),
+      el("span", { class: "ch-ghost", style: { width: `${Math.max(1, raw[k] * space)}px` } }),
+      bar(weights[k], space, "var(--q)"),
     );
     all.put(
       c.tells(

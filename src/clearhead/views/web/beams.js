@@ -12,7 +12,7 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const view = {
   /** step: how far the tree has grown, answer: whose path is lit (its place in the ranking; null: the best so far) */
-  start: (found) => ({ step: found.steps, answer: null }),
+  start: (finding) => ({ step: finding.steps, answer: null }),
   title: (c) => c.words(c.finding.beams > 1 ? "beams_title" : "beams_title_greedy"),
   reading: (c) =>
     c.words(c.finding.beams > 1 ? "beams_reading" : "beams_reading_greedy", {
@@ -20,9 +20,9 @@ const view = {
       penalty: c.finding.length_penalty,
     }),
   body,
-  *table(found) {
+  *table(finding) {
     yield ["id", "parent", "step", "token", "token_id", "log_prob", "total", "fate", "score", "rank"];
-    for (const one of found.nodes)
+    for (const one of finding.nodes)
       yield [
         one.id,
         one.parent,
@@ -41,7 +41,7 @@ const view = {
 function body(c, box) {
   const { steps, text, source, beams } = c.finding;
   if (source || text)
-    box.append(el("p", { class: "ch-say ch-given" }, visibleText(source || text), source ? " →" : ""));
+    box.append(el("p", { class: "ch-say ch-prompt" }, visibleText(source || text), source ? " →" : ""));
   const tree = grown(c),
     list = el("div", { class: "ch-part" });
   let step = Math.max(1, Math.min(steps, Number(c.state.step) || steps)),

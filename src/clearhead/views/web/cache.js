@@ -25,7 +25,7 @@ const view = {
   },
   body(c, box) {
     const beside = c.width >= 760;
-    const room = (beside ? Math.floor((c.width - 48) / 2) : c.width) - LEAN;
+    const space = (beside ? Math.floor((c.width - 48) / 2) : c.width) - LEAN;
     box.append(
       el(
         "div",
@@ -33,8 +33,8 @@ const view = {
           class: "ch-columns",
           style: { "grid-template-columns": beside ? "minmax(0, 1fr) minmax(0, 1fr)" : "minmax(0, 1fr)" },
         },
-        grid(c, false, room),
-        grid(c, true, room),
+        grid(c, false, space),
+        grid(c, true, space),
       ),
       el(
         "div",
@@ -49,15 +49,15 @@ const view = {
       work(c),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["step", "token", "length", "computed", "seen", "work", "without", "kept"];
-    for (const [n, one] of found.steps.entries())
+    for (const [n, one] of finding.steps.entries())
       yield [n + 1, one.token, one.length, one.computed, one.seen, one.work, one.without, one.kept];
   },
 };
 
 /** A row for each token that is written, a column for each that has been read by then. */
-function grid(c, cached, room) {
+function grid(c, cached, space) {
   const { steps, tokens } = c.finding;
   const read = tokens.slice(0, steps.at(-1).length);
   const state = (r, k) => {
@@ -74,7 +74,7 @@ function grid(c, cached, room) {
     heatmap(c, {
       rows: steps.map((step) => visible(step.token)),
       columns: read.map(visible),
-      room,
+      space,
       width: [5, 34],
       height: [12, 22],
       rowTitle: c.words("cache_writes"),

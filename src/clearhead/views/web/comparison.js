@@ -44,10 +44,10 @@ const view = {
       rankLegend(c),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["layer", "candidate", "rank", "probability"];
-    for (const [r, layer] of found.layers.entries())
-      for (const [k, one] of found.candidates.entries())
-        yield [layer, one.text, found.ranks[r][k], found.probabilities[r][k]];
+    for (const [r, layer] of finding.layers.entries())
+      for (const [k, one] of finding.candidates.entries())
+        yield [layer, one.text, finding.ranks[r][k], finding.probabilities[r][k]];
   },
 };

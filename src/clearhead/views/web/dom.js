@@ -2,11 +2,12 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-export const el = (name, given = {}, ...children) => fill(document.createElement(name), given, children);
-export const svg = (name, given = {}, ...children) => fill(document.createElementNS(SVG, name), given, children);
+export const el = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+export const svg = (name, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, name), attributes, children);
 
-function fill(node, given, children) {
-  for (const [key, value] of Object.entries(given)) {
+function fill(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (key === "style" && typeof value === "object") {

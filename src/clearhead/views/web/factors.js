@@ -116,9 +116,9 @@ const view = {
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["factor", "weight", "position", "token", "value"];
-    for (const [n, row] of found.factors.entries())
-      for (const [k, token] of found.tokens.entries()) yield [n, found.weights[n], k, textOf(token), row[k]];
+    for (const [n, row] of finding.factors.entries())
+      for (const [k, token] of finding.tokens.entries()) yield [n, finding.weights[n], k, textOf(token), row[k]];
   },
 };

@@ -40,7 +40,7 @@ export function figure(element, finding, options, view) {
   );
   element.append(root);
 
-  let given = {};
+  let settings = {};
   const inChinese = overlay(finding, finding.$zh);
   const start = { ...view.start?.(finding) };
   let state = { ...start };
@@ -54,7 +54,7 @@ export function figure(element, finding, options, view) {
       return c.lang === "zh" ? inChinese : finding;
     },
     get lang() {
-      return given.lang === "zh" ? "zh" : "en";
+      return settings.lang === "zh" ? "zh" : "en";
     },
     get state() {
       return state;
@@ -64,14 +64,14 @@ export function figure(element, finding, options, view) {
     },
     /** What whoever shows the figure gave, such as what to do when something is picked. */
     get options() {
-      return given;
+      return settings;
     },
     words: (key, values) => say(c.lang, key, values),
     /** The state changes, the figure is redrawn, and whoever shows it is told. */
     set(change) {
       state = { ...state, ...change };
       draw();
-      given.onState?.({ ...state });
+      settings.onState?.({ ...state });
     },
     tip(text, x, y, aloud = false) {
       if (!text) {
@@ -154,15 +154,16 @@ export function figure(element, finding, options, view) {
       : undefined;
     width = Math.max(240, Math.floor(frame.body.clientWidth || element.clientWidth || 640));
     root.lang = c.lang === "zh" ? "zh-Hans" : "en";
-    const theme = given.theme ?? element.closest("[data-theme]")?.dataset.theme ?? (system.matches ? "dark" : "light");
+    const theme =
+      settings.theme ?? element.closest("[data-theme]")?.dataset.theme ?? (system.matches ? "dark" : "light");
     if (root.dataset.theme !== theme) {
       root.dataset.theme = theme;
       probed = {};
     }
     frame.tip.hidden = true;
-    frame.question.textContent = given.title?.[c.lang] ?? view.title(c);
+    frame.question.textContent = settings.title?.[c.lang] ?? view.title(c);
     frame.model.textContent = finding.model ?? "";
-    frame.reading.textContent = given.read?.[c.lang] ?? view.reading(c);
+    frame.reading.textContent = settings.read?.[c.lang] ?? view.reading(c);
     frame.controls.replaceChildren(...(view.controls?.(c) ?? []));
     frame.controls.hidden = !frame.controls.childNodes.length;
     const scrolled = frame.body.querySelector(".ch-scroll")?.scrollTop;
@@ -187,16 +188,16 @@ export function figure(element, finding, options, view) {
     ];
     if (view.table)
       entries.push(["save_csv", () => keep(`${name}.csv`, new Blob([csv(view.table(finding))], { type: "text/csv" }))]);
-    if (given.page)
+    if (settings.page)
       entries.push([
         "save_page",
-        async () => keep(`${name}.html`, new Blob([await given.page()], { type: "text/html" })),
+        async () => keep(`${name}.html`, new Blob([await settings.page()], { type: "text/html" })),
       ]);
-    if (given.lab) entries.push(["open_lab", () => window.open(given.lab, "_blank")]);
-    if (given.open)
+    if (settings.lab) entries.push(["open_lab", () => window.open(settings.lab, "_blank")]);
+    if (settings.open)
       entries.push([
         "open_alone",
-        () => (typeof given.open === "function" ? given.open() : window.open(given.open, "_blank")),
+        () => (typeof settings.open === "function" ? settings.open() : window.open(settings.open, "_blank")),
       ]);
     const list = el(
       "div",
@@ -211,8 +212,8 @@ export function figure(element, finding, options, view) {
             onclick: () => {
               shut();
               Promise.resolve(act()).then(
-                () => said(c.words(`${key}_done`)),
-                (error) => said(error.message),
+                () => announce(c.words(`${key}_done`)),
+                (error) => announce(error.message),
               );
             },
           },
@@ -276,13 +277,13 @@ export function figure(element, finding, options, view) {
     }
   }
 
-  function said(text) {
+  function announce(text) {
     c.tipAt(text, frame.menu, true);
     setTimeout(() => c.tip(""), 1600);
   }
 
   function update(more = {}) {
-    given = { ...given, ...more };
+    settings = { ...settings, ...more };
     if (more.state) state = { ...state, ...more.state };
     draw();
   }

@@ -14,7 +14,7 @@ const TALLEST = 1100; // pixels of rows; more of them get lower, then the box sc
  *  upward          the first row is the lowest, as layers are
  *  width, height   [least, most] pixels of a cell; sparse: pixels between the names of columns, where there are many
  */
-export function heatmap(c, given) {
+export function heatmap(c, options) {
   const {
     rows,
     columns,
@@ -28,20 +28,22 @@ export function heatmap(c, given) {
     upward = false,
     label,
     name = "cells",
-  } = given;
+  } = options;
   const [R, K] = [rows.length, columns.length];
-  const bare = given.bare ?? false;
-  const most = given.room ?? c.width;
+  const bare = options.bare ?? false;
+  const most = options.space ?? c.width;
   const rowRoom = bare ? 0 : Math.min(Math.max(...rows.map(letterWidths), 2) * LETTER + 12, most * 0.32, 190);
   const letters = Math.floor((rowRoom - 10) / LETTER);
-  const [least, largest] = given.width ?? [3, 30];
+  const [least, largest] = options.width ?? [3, 30];
   const wide = Math.max(least, Math.min(largest, (most - rowRoom - 2) / K));
-  const [low, high] = given.height ?? [Math.min(wide, 20), 26];
-  const tall = Math.max(low, Math.min(high, given.square ? wide : high, TALLEST / R));
+  const [low, high] = options.height ?? [Math.min(wide, 20), 26];
+  const tall = Math.max(low, Math.min(high, options.square ? wide : high, TALLEST / R));
   const longest = Math.max(...columns.map((column) => [...column].length), 1);
   const flat = longest * LETTER + 6 <= wide || wide >= 48;
-  const columnRoom = bare ? 0 : (flat ? 22 : Math.min(longest * LETTER * 0.72 + 18, 96)) + (given.columnTitle ? 18 : 0);
-  const titleRoom = !bare && given.rowTitle && !given.columnTitle ? 18 : 0;
+  const columnRoom = bare
+    ? 0
+    : (flat ? 22 : Math.min(longest * LETTER * 0.72 + 18, 96)) + (options.columnTitle ? 18 : 0);
+  const titleRoom = !bare && options.rowTitle && !options.columnTitle ? 18 : 0;
   const top = columnRoom + titleRoom;
   // the last slanted label leans out
   const spill = bare || flat ? 0 : Math.min(60, Math.min(longest, 12) * LETTER * 0.7);
@@ -69,7 +71,7 @@ export function heatmap(c, given) {
       );
   const columnLabels = bare
     ? []
-    : every(K, wide, flat ? 1 : (given.sparse ?? 13)).map((k) =>
+    : every(K, wide, flat ? 1 : (options.sparse ?? 13)).map((k) =>
         svg(
           "text",
           flat
@@ -83,8 +85,9 @@ export function heatmap(c, given) {
   const titles = bare
     ? []
     : [
-        given.rowTitle && svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, given.rowTitle),
-        given.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, given.columnTitle),
+        options.rowTitle &&
+          svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, options.rowTitle),
+        options.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, options.columnTitle),
       ];
   const over = svg(
     "svg",
@@ -214,10 +217,10 @@ function paint(c, canvas, { R, K, wide, tall, upward, colour, text }) {
       if (!written) continue;
       pen.fillStyle = css(onTop(c, fill));
       const parts = Array.isArray(written) ? written : ["", written];
-      const room = Math.floor((wide - 12) / LETTER) - ([...parts[1]].length + 1) * (parts[0] ? 1 : 0);
-      if (parts[0] && room >= 2) {
+      const space = Math.floor((wide - 12) / LETTER) - ([...parts[1]].length + 1) * (parts[0] ? 1 : 0);
+      if (parts[0] && space >= 2) {
         pen.textAlign = "left";
-        pen.fillText(short(parts[0], room), left + 5, top + tall / 2);
+        pen.fillText(short(parts[0], space), left + 5, top + tall / 2);
       }
       pen.textAlign = parts[0] ? "right" : "center";
       if (parts[1] && [...parts[1]].length * LETTER < wide - 4)

@@ -27,17 +27,17 @@ const view = {
       box.append(band(c, first, Math.min(across, positions.length - first), across));
     box.append(rankLegend(c));
   },
-  *table(found) {
+  *table(finding) {
     yield ["layer", "position", "chosen", "rank", "probability", "best"];
-    for (const [r, layer] of found.layers.entries()) {
-      for (const [k, position] of found.positions.entries())
+    for (const [r, layer] of finding.layers.entries()) {
+      for (const [k, position] of finding.positions.entries())
         yield [
           layer,
           position,
-          found.chosen[k].text,
-          found.ranks[r][k],
-          found.probabilities[r][k],
-          found.top[r][k][0][0],
+          finding.chosen[k].text,
+          finding.ranks[r][k],
+          finding.probabilities[r][k],
+          finding.top[r][k][0][0],
         ];
     }
   },

@@ -80,11 +80,11 @@ const view = {
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["layer", "neuron", "cluster", "position", "token", "activation"];
-    for (const [r, neuron] of found.neurons.entries()) {
-      for (const [k, token] of found.tokens.entries())
-        yield [...neuron, found.clusters?.[r], k, textOf(token), found.activations[r][k]];
+    for (const [r, neuron] of finding.neurons.entries()) {
+      for (const [k, token] of finding.tokens.entries())
+        yield [...neuron, finding.clusters?.[r], k, textOf(token), finding.activations[r][k]];
     }
   },
 };

@@ -61,9 +61,9 @@ const view = {
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["rank", "token", "token_id", "probability", "logit"];
-    for (const [n, one] of found.candidates.entries())
+    for (const [n, one] of finding.candidates.entries())
       yield [n + 1, one.token, one.token_id, one.probability, one.logit];
   },
 };

@@ -47,22 +47,22 @@ const view = {
     const parts = partsOf(c);
     const filled = parts.filter((part) => part.parameters > 0);
     const beside = c.width >= 1000;
-    const room = beside ? c.width - 520 : c.width;
+    const space = beside ? c.width - 520 : c.width;
     box.append(
       el(
         "div",
         {
           class: "ch-columns",
-          style: { "grid-template-columns": beside ? `${room}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
+          style: { "grid-template-columns": beside ? `${space}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
         },
-        el("div", {}, map(c, filled, room), hues(c, filled)),
+        el("div", {}, map(c, filled, space), hues(c, filled)),
         list(c, parts),
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["stack", "part", "name", "shape", "count", "parameters", "shared"];
-    for (const one of found.pieces)
+    for (const one of finding.pieces)
       yield [one.stack, one.part, one.name, one.shape.join(" × "), one.count, one.parameters, one.shared];
   },
 };
@@ -132,12 +132,12 @@ function tell(c, part) {
 }
 
 /** A treemap: the areas are the numbers. */
-function map(c, parts, room) {
-  const high = Math.round(Math.max(280, Math.min(560, room * 0.62)));
+function map(c, parts, space) {
+  const high = Math.round(Math.max(280, Math.min(560, space * 0.62)));
   const ordered = [...parts].sort((a, b) => b.parameters - a.parameters);
   const cells = squarified(
     ordered.map((part) => part.parameters),
-    room,
+    space,
     high,
   );
   const nodes = ordered.map((part, n) => {
@@ -181,7 +181,7 @@ function map(c, parts, room) {
   });
   return el(
     "div",
-    { class: "ch-map", style: { position: "relative", width: `${room}px`, height: `${high}px` } },
+    { class: "ch-map", style: { position: "relative", width: `${space}px`, height: `${high}px` } },
     nodes,
   );
 }

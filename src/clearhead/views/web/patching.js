@@ -85,15 +85,15 @@ const view = {
       ),
     );
   },
-  *table(found) {
-    yield ["layer", found.by, "effect", "score"];
-    for (const [r, layer] of found.layers.entries())
-      for (let k = 0; k < found.effect[r].length; k++)
+  *table(finding) {
+    yield ["layer", finding.by, "effect", "score"];
+    for (const [r, layer] of finding.layers.entries())
+      for (let k = 0; k < finding.effect[r].length; k++)
         yield [
           layer,
-          found.by === "head" ? found.heads[k] : found.positions[k].join(" "),
-          found.effect[r][k],
-          found.scores[r][k],
+          finding.by === "head" ? finding.heads[k] : finding.positions[k].join(" "),
+          finding.effect[r][k],
+          finding.scores[r][k],
         ];
   },
 };

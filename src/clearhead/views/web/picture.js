@@ -151,9 +151,9 @@ function drawing(node, box, frame) {
   return copy;
 }
 
-function make(name, given) {
+function make(name, attributes) {
   const element = document.createElementNS(NS, name);
-  for (const [key, value] of Object.entries(given)) element.setAttribute(key, value);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   return element;
 }
 

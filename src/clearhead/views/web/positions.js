@@ -37,14 +37,14 @@ const view = {
     const { rows, values, columns, where } = scheme;
     const beside = c.width >= 900;
     const byHead = columns === "head";
-    const room = beside ? Math.floor((c.width - 40) * (byHead ? 0.42 : 0.58)) : c.width;
+    const space = beside ? Math.floor((c.width - 40) * (byHead ? 0.42 : 0.58)) : c.width;
     const colour = effectColour(c, byHead ? values : usual(values));
     const names = rows.map(String),
       heads = Array.from(values[0], (_, k) => String(k));
     const vectors = heatmap(c, {
       rows: names,
       columns: heads,
-      room,
+      space,
       width: byHead ? [14, 44] : [0.2, 18],
       height: [2, Math.max(4, Math.min(18, 560 / rows.length))],
       rowTitle: "",
@@ -72,18 +72,18 @@ const view = {
         "div",
         {
           class: "ch-columns",
-          style: { "grid-template-columns": beside ? `${room}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
+          style: { "grid-template-columns": beside ? `${space}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
         },
         left,
         byHead
-          ? bias(c, scheme, beside ? c.width - room - 40 : c.width)
-          : alike(c, scheme, beside ? c.width - room - 40 : c.width),
+          ? bias(c, scheme, beside ? c.width - space - 40 : c.width)
+          : alike(c, scheme, beside ? c.width - space - 40 : c.width),
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["side", "way", "where", "position", "column", "value"];
-    for (const scheme of found.schemes)
+    for (const scheme of finding.schemes)
       for (const [r, row] of scheme.values.entries())
         for (let k = 0; k < row.length; k++) yield [scheme.side, scheme.way, scheme.where, scheme.rows[r], k, row[k]];
   },
@@ -97,13 +97,13 @@ function usual(values) {
 }
 
 /** How alike the vectors of two positions are. */
-function alike(c, { rows, similarity }, room) {
+function alike(c, { rows, similarity }, space) {
   const names = rows.map(String),
-    most = Math.min(room, 620);
+    most = Math.min(space, 620);
   const cells = heatmap(c, {
     rows: names,
     columns: names,
-    room: most,
+    space: most,
     square: true,
     width: [1, 26],
     height: [1, 26],
@@ -130,7 +130,7 @@ function alike(c, { rows, similarity }, room) {
 }
 
 /** What one head adds to the score of a query (row) and a key (column): it depends on their distance alone. */
-function bias(c, { rows, values, causal }, room) {
+function bias(c, { rows, values, causal }, space) {
   const head = Math.min(c.state.column ?? 0, values[0].length - 1);
   const length = (rows.length + 1) / 2,
     names = Array.from({ length }, (_, n) => String(n));
@@ -139,7 +139,7 @@ function bias(c, { rows, values, causal }, room) {
   const cells = heatmap(c, {
     rows: names,
     columns: names,
-    room: Math.min(room, 560),
+    space: Math.min(space, 560),
     square: true,
     width: [1, 26],
     height: [1, 26],

@@ -30,14 +30,14 @@ const view = {
     const perToken = answers.some((answer) => answer.what === "token-label" || answer.what === "replaced");
     (perToken ? everyToken : plainly)(c, box);
   },
-  *table(found) {
+  *table(finding) {
     yield ["what", "position", "token", "label", "probability", "score"];
-    for (const one of found.answers)
+    for (const one of finding.answers)
       for (const choice of one.choices)
         yield [
           one.what,
           one.position,
-          one.position === null ? null : textOf(found.tokens[one.position]),
+          one.position === null ? null : textOf(finding.tokens[one.position]),
           choice.label,
           choice.probability,
           choice.score,
@@ -95,9 +95,9 @@ function plainly(c, box) {
   const gaps = new Map(answers.filter((answer) => answer.what === "word").map((answer, n) => [answer.position, n]));
   const span = answers.find((answer) => answer.what === "span");
   const pair = tokens.some((token) => token.segment === 1);
-  const given = (n) => ({ class: gaps.has(n) || (span && n >= span.position && n <= span.last) ? "ch-on" : "" });
+  const attributes = (n) => ({ class: gaps.has(n) || (span && n >= span.position && n <= span.last) ? "ch-on" : "" });
   const more = (n) => (gaps.has(n) && gaps.size > 1 ? el("small", {}, gaps.get(n) + 1) : []);
-  box.append(pair ? twoTexts(c, tokens, given, more) : chips(tokens, given, more));
+  box.append(pair ? twoTexts(c, tokens, attributes, more) : chips(tokens, attributes, more));
   const parts = answers.map((answer) => {
     const name =
       answer.what === "word" && gaps.size > 1
@@ -115,8 +115,8 @@ function plainly(c, box) {
   );
 }
 
-function twoTexts(c, tokens, given, more) {
-  const line = chips(tokens, given, more);
+function twoTexts(c, tokens, attributes, more) {
+  const line = chips(tokens, attributes, more);
   const marks = [...line.querySelectorAll(".ch-tok")],
     words = [...line.childNodes];
   const first = words.indexOf(marks[tokens.findIndex((token) => token.segment === 1)].parentNode);

@@ -15,23 +15,23 @@ const view = {
   title: (c) => c.words("query_key_title", { token: plain(textOf(c.finding.tokens[c.finding.position])) }),
   reading: (c) => c.words("query_key_reading", { layer: c.finding.layer, head: c.finding.head }),
   body,
-  *table(found) {
-    yield ["key", "token", "score", "weight", ...Array.from(found.query, (_, d) => `product_${d}`)];
-    for (const [n, token] of found.keys.entries())
-      yield [n, textOf(token), found.scores[n], found.weights[n], ...found.products[n]];
+  *table(finding) {
+    yield ["key", "token", "score", "weight", ...Array.from(finding.query, (_, d) => `product_${d}`)];
+    for (const [n, token] of finding.keys.entries())
+      yield [n, textOf(token), finding.scores[n], finding.weights[n], ...finding.products[n]];
   },
 };
 
 function body(c, box) {
-  const found = c.finding;
-  const N = found.keys.length,
-    D = found.query.length;
+  const finding = c.finding;
+  const N = finding.keys.length,
+    D = finding.query.length;
   const narrow = c.width < 720;
-  const room = narrow ? c.width - 190 : Math.floor((c.width - 400) / 2);
-  const wide = Math.max(1, Math.min(9, room / D));
-  const most = { query: largest([found.query]), key: largest(found.key), products: largest(found.products) };
+  const space = narrow ? c.width - 190 : Math.floor((c.width - 400) / 2);
+  const wide = Math.max(1, Math.min(9, space / D));
+  const most = { query: largest([finding.query]), key: largest(finding.key), products: largest(finding.products) };
   const bars = narrow ? 0 : 120;
-  const best = Math.max(...found.weights, 1e-9);
+  const best = Math.max(...finding.weights, 1e-9);
   const grid = el("div", {
     style: {
       display: "grid",
@@ -58,15 +58,15 @@ function body(c, box) {
   const place = { key: 2, products: narrow ? null : 3, score: narrow ? null : 4, weight: narrow ? 3 : 5 };
 
   put(name(c.words("query"), "q"), 1, 2);
-  put(el("span", {}, signed(textOf(found.tokens[found.position]))), 2, 1);
+  put(el("span", {}, signed(textOf(finding.tokens[finding.position]))), 2, 1);
   put(
     strip(
       c,
-      [found.query],
+      [finding.query],
       most.query,
       wide,
       PITCH,
-      (_, d) => `${c.words("query")} ${d} · ${scale.number(found.query[d])}`,
+      (_, d) => `${c.words("query")} ${d} · ${scale.number(finding.query[d])}`,
       "query",
     ),
     2,
@@ -78,13 +78,14 @@ function body(c, box) {
   put(name(c.words("weight"), "q"), 3, place.weight);
 
   const tell = (n, d) =>
-    `${visible(textOf(found.keys[n]))}, ${c.words("dimension", { d })}\n${c.words("query")} ` +
-    `${scale.number(found.query[d])} × ${c.words("key")} ${scale.number(found.key[n][d])} = ` +
-    `${scale.number(found.products[n][d])}`;
-  put(strip(c, found.key, most.key, wide, PITCH, tell, "keys"), 4, place.key, N);
-  if (place.products) put(strip(c, found.products, most.products, wide, PITCH, tell, "products"), 4, place.products, N);
-  found.keys.forEach((token, n) => {
-    const hidden = found.hidden[n];
+    `${visible(textOf(finding.keys[n]))}, ${c.words("dimension", { d })}\n${c.words("query")} ` +
+    `${scale.number(finding.query[d])} × ${c.words("key")} ${scale.number(finding.key[n][d])} = ` +
+    `${scale.number(finding.products[n][d])}`;
+  put(strip(c, finding.key, most.key, wide, PITCH, tell, "keys"), 4, place.key, N);
+  if (place.products)
+    put(strip(c, finding.products, most.products, wide, PITCH, tell, "products"), 4, place.products, N);
+  finding.keys.forEach((token, n) => {
+    const hidden = finding.hidden[n];
     const quiet = hidden ? "var(--soft)" : "var(--ink)";
     put(
       el(
@@ -92,7 +93,7 @@ function body(c, box) {
         {
           style: {
             color: quiet,
-            "font-weight": n === found.position ? 700 : 400,
+            "font-weight": n === finding.position ? 700 : 400,
             overflow: "hidden",
             "text-overflow": "ellipsis",
             "white-space": "nowrap",
@@ -105,16 +106,16 @@ function body(c, box) {
     );
     if (place.score)
       put(
-        el("span", { style: { "text-align": "end", color: quiet } }, scale.number(found.scores[n])),
+        el("span", { style: { "text-align": "end", color: quiet } }, scale.number(finding.scores[n])),
         n + 4,
         place.score,
       );
-    const words = hidden ? c.words("hidden") : scale.percent(found.weights[n], 1);
+    const words = hidden ? c.words("hidden") : scale.percent(finding.weights[n], 1);
     const bar =
       bars && !hidden
         ? el("span", {
             class: "ch-bar",
-            style: { width: `${Math.max(1, (found.weights[n] / best) * bars)}px`, background: "var(--q)" },
+            style: { width: `${Math.max(1, (finding.weights[n] / best) * bars)}px`, background: "var(--q)" },
           })
         : "";
     put(

@@ -39,19 +39,19 @@ const view = {
           ),
         ],
   body: (c, box) => (c.state.view === "matrix" ? matrix : onText)(c, box),
-  *table(found) {
+  *table(finding) {
     yield ["output", "against", "probability", "position", "token", "share", "contribution"];
-    for (const [n, output] of found.outputs.entries()) {
-      for (const [k, token] of found.tokens.entries())
-        if (scale.isNumber(found.scores[n][k]))
+    for (const [n, output] of finding.outputs.entries()) {
+      for (const [k, token] of finding.tokens.entries())
+        if (scale.isNumber(finding.scores[n][k]))
           yield [
             output.text,
             output.against,
             output.probability,
             k,
             textOf(token),
-            found.scores[n][k],
-            found.contributions?.[n][k],
+            finding.scores[n][k],
+            finding.contributions?.[n][k],
           ];
     }
   },

@@ -11,10 +11,10 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const view = {
   /** the three settings; null: not in force */
-  start: (found) => ({
-    temperature: found.settings.temperature,
-    top_k: found.settings.top_k,
-    top_p: found.settings.top_p,
+  start: (finding) => ({
+    temperature: finding.settings.temperature,
+    top_k: finding.settings.top_k,
+    top_p: finding.settings.top_p,
   }),
   title: (c) => c.words("sampling_title"),
   reading: (c) =>
@@ -23,9 +23,9 @@ const view = {
       vocabulary: scale.whole(c.finding.candidates.length + c.finding.rest.length),
     }),
   body,
-  *table(found) {
+  *table(finding) {
     yield ["rank", "token", "token_id", "logit", "before", "after"];
-    for (const [n, one] of found.candidates.entries())
+    for (const [n, one] of finding.candidates.entries())
       yield [n + 1, one.token, one.token_id, one.logit, one.before, one.after];
   },
 };
@@ -67,7 +67,7 @@ function body(c, box) {
   let now = { ...c.state };
   const line = el(
     "p",
-    { class: "ch-say ch-given" },
+    { class: "ch-say ch-prompt" },
     source ? `${source} → ` : "",
     text.length > 240 ? `…${text.slice(-240)}` : text,
     el("span", { style: { color: "var(--v-text)" } }, "▁"),

@@ -17,7 +17,7 @@ const view = {
   reading(c) {
     const { a, b, count, chance, aligned } = c.finding;
     const alike = c.words(c.finding.measure === "cca" ? "similarity_cca" : "similarity_cka");
-    const said = c.words(a === b ? "similarity_reading_one" : "similarity_reading", {
+    const reading = c.words(a === b ? "similarity_reading_one" : "similarity_reading", {
       measure: measure(c),
       a,
       b,
@@ -25,7 +25,7 @@ const view = {
       count: scale.whole(count),
       chance: scale.number(chance),
     });
-    return aligned === "stretches" ? `${said} ${c.words("similarity_averaged")}` : said;
+    return aligned === "stretches" ? `${reading} ${c.words("similarity_averaged")}` : reading;
   },
   body(c, box) {
     const { a, b, layers_a, layers_b, values } = c.finding;
@@ -67,10 +67,10 @@ const view = {
       ),
     );
   },
-  *table(found) {
-    yield ["layer_a", "layer_b", found.measure];
-    for (const [r, one] of found.layers_a.entries())
-      for (const [k, other] of found.layers_b.entries()) yield [one, other, found.values[r][k]];
+  *table(finding) {
+    yield ["layer_a", "layer_b", finding.measure];
+    for (const [r, one] of finding.layers_a.entries())
+      for (const [k, other] of finding.layers_b.entries()) yield [one, other, finding.values[r][k]];
   },
 };
 

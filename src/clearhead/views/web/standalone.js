@@ -8,12 +8,12 @@ import { LANGUAGES, say } from "./words.js";
 export function show(draw) {
   const finding = unpack(JSON.parse(document.getElementById("finding").textContent));
   const inset = document.body.classList.contains("ch-inset");
-  const asked = new URLSearchParams(location.search);
-  for (const [key, value] of new URLSearchParams(location.hash.slice(1))) asked.set(key, value);
-  let lang = asked.get("lang") ?? (/^zh/i.test(navigator.language) ? "zh" : "en");
-  let theme = asked.get("theme") ?? around() ?? undefined;
+  const query = new URLSearchParams(location.search);
+  for (const [key, value] of new URLSearchParams(location.hash.slice(1))) query.set(key, value);
+  let lang = query.get("lang") ?? (/^zh/i.test(navigator.language) ? "zh" : "en");
+  let theme = query.get("theme") ?? around() ?? undefined;
   const state = Object.fromEntries(
-    [...asked].filter(([key]) => key !== "lang" && key !== "theme").map(([key, value]) => [key, read(value)]),
+    [...query].filter(([key]) => key !== "lang" && key !== "theme").map(([key, value]) => [key, read(value)]),
   );
 
   const isDark = () => (theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";

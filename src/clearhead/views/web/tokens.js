@@ -41,22 +41,27 @@ export function signed(text) {
     .map((part) => (/^[␣⏎␍⇥]/.test(part) ? el("span", { class: "ch-sign" }, part) : part));
 }
 
-export function chip(tokens, n, given = {}, ...more) {
+export function chip(tokens, n, attributes = {}, ...more) {
   const token = tokens[n];
   const kind = [
     "ch-tok",
     joins(tokens, n) && "ch-joins",
     n + 1 < tokens.length && joins(tokens, n + 1) && "ch-goes-on",
     isSpecial(token) && "ch-special",
-    given.class,
+    attributes.class,
   ]
     .filter(Boolean)
     .join(" ");
-  return el("span", { ...given, class: kind, "data-at": given["data-at"] ?? `t${n}` }, signed(textOf(token)), ...more);
+  return el(
+    "span",
+    { ...attributes, class: kind, "data-at": attributes["data-at"] ?? `t${n}` },
+    signed(textOf(token)),
+    ...more,
+  );
 }
 
-/** All chips of a text. `given(n)` gives the attributes of one, `more(n)` what stands behind its text. */
-export function chips(tokens, given = () => ({}), more = () => []) {
+/** All chips of a text. `attributes(n)` gives the attributes of one, `more(n)` what stands behind its text. */
+export function chips(tokens, attributes = () => ({}), more = () => []) {
   const line = el("div", { class: "ch-tokens" });
   let word = line; // the pieces of one word stay on one line
   tokens.forEach((token, n) => {
@@ -64,7 +69,7 @@ export function chips(tokens, given = () => ({}), more = () => []) {
       word = el("span", { class: "ch-word" });
       line.append(word);
     }
-    word.append(chip(tokens, n, given(n), ...[more(n)].flat()));
+    word.append(chip(tokens, n, attributes(n), ...[more(n)].flat()));
     if (/\n/.test(textOf(token))) line.append(el("br"));
   });
   return line;

@@ -58,9 +58,9 @@ const view = {
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["rank", "text", "position", "token", "activation", "context"];
-    for (const [n, one] of found.contexts.entries())
+    for (const [n, one] of finding.contexts.entries())
       yield [
         n + 1,
         one.text,

@@ -37,14 +37,14 @@ const view = {
       ),
     );
   },
-  *table(found) {
+  *table(finding) {
     yield ["step", "title", "tap", "what", "place", "number"];
-    for (const [n, step] of found.steps.entries()) {
+    for (const [n, step] of finding.steps.entries()) {
       for (const vector of step.vectors)
         for (const [d, value] of vector.numbers.entries()) yield [n + 1, step.title, step.tap, vector.label, d, value];
       for (const column of step.columns)
         for (const [k, value] of column.numbers.entries())
-          yield [n + 1, step.title, step.tap, column.label, (step.tokens ?? found.tokens)[k], value];
+          yield [n + 1, step.title, step.tap, column.label, (step.tokens ?? finding.tokens)[k], value];
       for (const [token, chance] of step.guesses) yield [n + 1, step.title, step.tap, "chance", token, chance];
     }
   },
@@ -107,7 +107,7 @@ function columnsOf(c, columns, others) {
   const { position } = c.finding,
     tokens = others ?? c.finding.tokens;
   const shares = columns.find((column) => column.is_share);
-  const room = Math.max(60, Math.min(320, c.width - 120 - columns.length * 90));
+  const space = Math.max(60, Math.min(320, c.width - 120 - columns.length * 90));
   const head = el(
     "tr",
     {},
@@ -133,7 +133,7 @@ function columnsOf(c, columns, others) {
           { class: "ch-barcell" },
           el("span", {
             class: "ch-bar",
-            style: { width: `${(shares.numbers[n] ?? 0) * room}px`, background: "var(--q)" },
+            style: { width: `${(shares.numbers[n] ?? 0) * space}px`, background: "var(--q)" },
           }),
         ),
     ),

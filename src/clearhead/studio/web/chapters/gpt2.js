@@ -7,9 +7,9 @@ const number = (value) =>
     .replace(/\B(?=(\d{3})+$)/g, ",");
 
 // What the reader sets in the figure about sampling is what the model then writes with.
-let asked = { temperature: 1 }; // drawn with
-let moved = {}; // moved since
-const given = (settings) =>
+let drawnWith = { temperature: 1 };
+let moved = {}; // what was moved since
+const defined = (settings) =>
   Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== null && value !== undefined));
 
 /** What kind of model the reader looks at, in a sentence. */
@@ -215,7 +215,7 @@ spoils the rest. Three knobs lie between the two:
     {
       figure: (reader) => ({
         question: "sampling",
-        params: given(asked),
+        params: defined(drawnWith),
         state: moved,
         onState: (now) => {
           moved = now;
@@ -223,7 +223,7 @@ spoils the rest. Three knobs lie between the two:
         },
         hooks: {
           onSettings: (set) => {
-            asked = given(set);
+            drawnWith = defined(set);
             moved = {};
             reader.set({});
           },
@@ -247,7 +247,7 @@ Now let it write with these settings. Every press of the button draws anew.`,
 现在用这些设置让它写。每按一次，都会重新抽取。`,
       },
     },
-    { write: () => ({ options: { do_sample: true, max_new_tokens: 60, ...given({ ...asked, ...moved }) } }) },
+    { write: () => ({ options: { do_sample: true, max_new_tokens: 60, ...defined({ ...drawnWith, ...moved }) } }) },
     {
       text: {
         en: `
