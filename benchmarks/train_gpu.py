@@ -59,7 +59,8 @@ def ours(ids: torch.Tensor, config: GPT2Config, name: str, device: torch.device)
     plan = LoopOptions(steps=10**9, dtype=torch.bfloat16)
     nowhere = Checkpoints(Path(tempfile.mkdtemp()), 1)
     loop = Loop(
-        world.wrap(module, compile=True, even=True, once=True), objective, Same(ids), moving, plan, nowhere, world,
+        world.wrap(module, compile=True, static_shapes=True, single_call=True), objective, Same(ids), moving, plan,
+        nowhere, world,
         prepare=lambda step: 6e-4,
     )  # fmt: skip
     return lambda: loop._step(0)
