@@ -10,6 +10,7 @@ import pytest
 
 from clearhead.errors import ClearheadError, InputError, TokenizerError
 from clearhead.text import load_tokenizer, train_tokenizer
+from clearhead.text import text_files as reader
 from clearhead.text.builders import corpus as corpus_module
 from tests.text.samples import awkward_texts
 
@@ -63,7 +64,7 @@ def test_files_of_any_form_give_the_same(text_files, kind, monkeypatch):
     assert train_tokenizer(tuple(text_files), **options).get_vocab() == first
     one = train_tokenizer(text_files[0], **options).get_vocab()
     assert train_tokenizer(str(text_files[0]), **options).get_vocab() == one
-    monkeypatch.setattr(corpus_module, "_BLOCK", 1000)
+    monkeypatch.setattr(reader, "BLOCK", 1000)
     if kind != "bpe":  # merges of byte-level BPE may reach across lines, so its blocks count
         assert train_tokenizer(text_files, **options).get_vocab() == first
 
@@ -137,7 +138,7 @@ def test_a_corpus_is_not_held_in_memory(tmp_path):
 
 @pytest.mark.parametrize("block", [5, 64, 1000])
 def test_blocks_lose_nothing_and_cut_no_character(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(corpus_module, "_BLOCK", block)
+    monkeypatch.setattr(reader, "BLOCK", block)
     monkeypatch.setattr(corpus_module, "_MAX_LINE", 50)
     texts = awkward_texts(30, seed=41)
     for number, text in enumerate(["\r\n".join(texts), "字" * 500, "word " * 100, "😀" * 40 + " a\n\n"]):
@@ -217,8 +218,8 @@ def test_impossible_options_are_explained(options):
 def test_a_badly_encoded_file_is_located(tmp_path, monkeypatch):
     path = tmp_path / "latin.txt"
     path.write_bytes(b"good line\n" * 50 + "schlecht: ä\n".encode("latin-1"))
-    monkeypatch.setattr(corpus_module, "_BLOCK", 64)
-    with pytest.raises(TokenizerError, match=r"latin\.txt is not UTF-8: byte 510 \(line 51\) is 0xe4"):
+    monkeypatch.setattr(reader, "BLOCK", 64)
+    with pytest.raises(TokenizerError, match=r"latin\.txt:51 is not utf-8: byte 510 of the file is 0xe4"):
         train_tokenizer(path, "bpe", 300, show_progress=False)
 
 

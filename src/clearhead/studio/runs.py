@@ -89,11 +89,11 @@ class Runs:
             recipe = (path / RECIPE).read_text(encoding="utf-8", errors="replace")[:50_000] if start == 0 else None
         except OSError as error:
             raise UnknownRunError(say("studio.unreadable_log", reason=error.strerror)) from None
-        whole = piece[: piece.rfind(b"\n") + 1]
-        end = start + len(whole)
+        complete = piece[: piece.rfind(b"\n") + 1]
+        end = start + len(complete)
         return {
-            "id": id_, **self._facts(path), "recipe": recipe, "events": _events(whole), "next": end,
-            "more": bool(whole) and end < size and start + len(piece) < size, "restart": restart,
+            "id": id_, **self._facts(path), "recipe": recipe, "events": _events(complete), "next": end,
+            "more": bool(complete) and end < size and start + len(piece) < size, "restart": restart,
         }  # fmt: skip
 
 

@@ -99,16 +99,16 @@ def draw(
     inside = max(width - 4, 20)
     facts = _facts(history, inside, rows=1 if height < LOW else 3)
     below: list[RenderableType] = [_progress(history, inside, since), Text(), *facts]
-    room = height - FRAME - 2 * len(facts) - LEAST_ROWS - (0 if footer is None else 1 + _lines(footer, inside))
-    if history.evaluation and room >= 4:
+    rows_left = height - FRAME - 2 * len(facts) - LEAST_ROWS - (0 if footer is None else 1 + _lines(footer, inside))
+    if history.evaluation and rows_left >= 4:
         below += [Text(), _evaluations(history, inside)]
-        room -= 4
-    if history.sample and room >= 4:
-        lines = min(SAMPLE_LINES, room - 2)
+        rows_left -= 4
+    if history.sample and rows_left >= 4:
+        lines = min(SAMPLE_LINES, rows_left - 2)
         below += [Text(), *_sample(history.sample, inside, lines)]
-        room -= lines + 2
+        rows_left -= lines + 2
     below += [] if footer is None else [Text(), footer]
-    rows = max(LEAST_ROWS, min(inside // 6, 14, LEAST_ROWS + room))
+    rows = max(LEAST_ROWS, min(inside // 6, 14, LEAST_ROWS + rows_left))
     parts = [_title(history.begin, inside), Text(), *curve(history.training, history.held_out, inside, rows)]
     return Padding(Group(*parts, Text(), *below), (1, 2, 0, 2))
 
@@ -122,9 +122,9 @@ def _title(begin: Event, width: int) -> Text:
     facts = [str(begin.get("objective", "")), f"{amount(begin.get('parameters', 0))} parameters", _place(begin)]
     title.append("   " + "  ·  ".join(fact for fact in facts if fact), style="dim")
     out = str(begin.get("out", ""))
-    room = width - len(title.plain) - len(out)
-    if out and room >= 3:
-        title.append(" " * room + out, style="dim")
+    space = width - len(title.plain) - len(out)
+    if out and space >= 3:
+        title.append(" " * space + out, style="dim")
     title.truncate(width, overflow="ellipsis")
     return title
 
@@ -226,13 +226,13 @@ def _row_of(loss: float, low: float, high: float, rows: int) -> int:
 def _ticks(low: float, high: float, most: int) -> list[float]:
     """Round numbers between two others: as many as are not too many."""
     power_of_ten = math.floor(math.log10(high - low))
-    found = [(low + high) / 2]
+    chosen = [(low + high) / 2]
     for step in (size * 10.0**power for power in (power_of_ten, power_of_ten - 1) for size in (5, 2, 1)):
         ticks = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
         if len(ticks) > most:
             break
-        found = ticks or found
-    return found
+        chosen = ticks or chosen
+    return chosen
 
 
 def _tick(value: float, ticks: Sequence[float]) -> str:
@@ -263,7 +263,7 @@ def _steps_axis(last: int, margin: int, columns: int) -> list[Text]:
 def _progress(history: RunHistory, width: int, since: float) -> Group:
     """How far the run is: a bar, and the time that was spent and is left."""
     step, steps = int(history.step.get("step", history.begin.get("step", 0))), int(history.begin.get("steps", 0))
-    share = step / steps if steps else 0.0
+    done = step / steps if steps else 0.0
     running = not history.end and bool(history.step)
     spent = float(history.step.get("seconds", 0.0)) + (since if running else 0.0)
     words = [f"step {step:,} of {steps:,}"]
@@ -274,8 +274,8 @@ def _progress(history: RunHistory, width: int, since: float) -> Group:
     elif history.end:
         words.append("finished" if history.end.get("finished") else "stopped")
     if len("   ".join(words)) + 6 <= width:
-        words[0] += f", {math.floor(share * 100)} %"
-    full = round(share * width)
+        words[0] += f", {math.floor(done * 100)} %"
+    full = round(done * width)
     bar = Text.assemble(("━" * full, "bold"), ("─" * (width - full), "dim"))
     text = Text("   ".join(words))
     text.truncate(width, overflow="ellipsis")
@@ -321,11 +321,11 @@ def _evaluations(history: RunHistory, width: int) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
     table.add_column(Text.assemble(("■", HELD_OUT), (" held out", "dim")), no_wrap=True)
     table.add_column(Text("step", style="dim"), justify="right", no_wrap=True)
-    room = width - 10 - 2 - max(len(f"{row['step']:,}") for row in (*rows.values(), {"step": 1000}))
+    columns_left = width - 10 - 2 - max(len(f"{row['step']:,}") for row in (*rows.values(), {"step": 1000}))
     for name in names:
         title = name.replace("_", " ")
-        room -= max(len(title), 7) + 2
-        if room < 0:
+        columns_left -= max(len(title), 7) + 2
+        if columns_left < 0:
             break
         table.add_column(Text(title, style="dim"), justify="right", no_wrap=True)
     shown = names[: len(table.columns) - 2]
@@ -409,10 +409,10 @@ def amount(count: float) -> str:
 
 def duration(seconds: float) -> str:
     """A time in its two largest units: 42 s, 3 min 20 s, 2 h 05 min, 3 d 4 h."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    minutes, rest = divmod(rounded, 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from clearhead.errors import InputError
+from clearhead.text import text_files
 from clearhead.train.data import Blocks, formats, open_source, prepare
 from clearhead.train.data import table as table_module
 from tests.train.data.conftest import SENTENCES, Documents
@@ -55,7 +56,7 @@ def test_what_the_examples_depend_on_makes_them_anew(tmp_path, source, documents
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_long_text_is_one_row(tmp_path, monkeypatch, tokenizer, documents, batched):
-    monkeypatch.setattr(formats, "BLOCK", 200)
+    monkeypatch.setattr(text_files, "BLOCK", 200)
     monkeypatch.setattr(formats, "PIECE", 150)
     monkeypatch.setattr(prepare_module, "TOGETHER", 500)
     text = "\n".join(SENTENCES * 10) + "\n<|endoftext|>\nThe end."

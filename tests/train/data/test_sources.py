@@ -10,6 +10,7 @@ import types
 import pytest
 
 from clearhead.errors import InputError
+from clearhead.text import text_files
 from clearhead.train.data import formats
 from clearhead.train.data.sources import open_source
 
@@ -63,7 +64,7 @@ def test_documents(tmp_path, documents, text, expected):
 
 @pytest.mark.parametrize("documents", ["file", "blank-lines", "== END =="])
 def test_long_documents_come_in_pieces_that_make_them_whole(tmp_path, monkeypatch, documents):
-    monkeypatch.setattr(formats, "BLOCK", 100)
+    monkeypatch.setattr(text_files, "BLOCK", 100)
     monkeypatch.setattr(formats, "PIECE", 120)
     between = {"file": "", "blank-lines": "\n\n", "== END ==": "\n== END ==\n"}[documents]
     wanted = ["\n".join(f"{d} line {n} ü" for n in range(40 + d)) for d in range(1 if documents == "file" else 5)]
@@ -90,7 +91,7 @@ def test_what_parts_documents_is_never_cut(tmp_path, monkeypatch):
     wanted = [f"document {n} with some words and a few more" for n in range(6)]
     path = write(tmp_path / "a.txt", " == THE END == ".join(wanted))
     for block in range(5, 60):
-        monkeypatch.setattr(formats, "BLOCK", block)
+        monkeypatch.setattr(text_files, "BLOCK", block)
         whole = []
         for record in rows({"path": path, "documents": "== THE END =="}):
             whole.append((whole.pop() if record.get("continued") else "") + record["text"])
@@ -98,7 +99,7 @@ def test_what_parts_documents_is_never_cut(tmp_path, monkeypatch):
 
 
 def test_text_without_a_space_is_cut_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "BLOCK", 64)
+    monkeypatch.setattr(text_files, "BLOCK", 64)
     monkeypatch.setattr(formats, "PIECE", 8)
     found = rows(write(tmp_path / "a.txt", "字" * 2000))
     assert len(found) > 2
@@ -106,7 +107,7 @@ def test_text_without_a_space_is_cut_all_the_same(tmp_path, monkeypatch):
 
 
 def test_pieces_are_tokenised_like_the_whole(tmp_path, monkeypatch, tokenizer):
-    monkeypatch.setattr(formats, "BLOCK", 64)
+    monkeypatch.setattr(text_files, "BLOCK", 64)
     monkeypatch.setattr(formats, "PIECE", 50)
     text = "The red fox\n\n\nnear  the old oak. \n \n The shy hen near the big oak.\n" * 30
     pieces = texts(write(tmp_path / "a.txt", text))
@@ -269,7 +270,7 @@ def test_parallel(tmp_path):
 def test_bad_bytes_are_placed(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     for block in range(1, 25):
-        monkeypatch.setattr(formats, "BLOCK", block)
+        monkeypatch.setattr(text_files, "BLOCK", block)
         path.write_bytes("größe\nüber\nmehr".encode() + b"\xff" + b" text\n")
         fails(str(path), "a.txt:3", "byte 18", "0xff", "encoding")
         path.write_bytes("größe\nüber\nme".encode() + b"\xe2\x82" + b" text\n")  # a letter of three bytes, two there
@@ -350,7 +351,7 @@ def test_parts_of_records_are_the_same_every_time_and_make_the_whole(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_of_a_single_text_the_end_is_held_out(tmp_path, monkeypatch, packed):
-    monkeypatch.setattr(formats, "BLOCK", 50)
+    monkeypatch.setattr(text_files, "BLOCK", 50)
     text = "".join(f"line {n} ü\n" for n in range(200))
     path = tmp_path / ("a.txt.gz" if packed else "a.txt")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())

@@ -134,6 +134,8 @@ def test_f1(told, gold, f1):
 class Scores(torch.nn.Module):
     """Scores that depend on the token alone."""
 
+    is_encoder_decoder = True  # no segments are read
+
     def __init__(self, start, end):
         super().__init__()
         self.start, self.end = start, end

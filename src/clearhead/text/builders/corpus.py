@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from clearhead.errors import InputError, TokenizerError
+from clearhead.text.text_files import Advance, characters
 
-_BLOCK = 256 * 1024
 _MAX_LINE = 16 * 1024 * 1024  # a line without a single space is cut here
 _FILE_NAME = re.compile(r"\S{1,255}\.\w{1,8}")
 
@@ -101,45 +101,28 @@ def _names_a_file(item: Any) -> bool:
     return isinstance(item, os.PathLike) or (isinstance(item, str) and bool(_FILE_NAME.fullmatch(item)))
 
 
-def _blocks(path: Path, advance: Callable[[int], None]) -> Iterator[str]:
+def _blocks(path: Path, advance: Advance) -> Iterator[str]:
     """The file's text in blocks that end where a line ends, or at least a word."""
-    place, line, rest = 0, 1, b""
+    rest = ""
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_BLOCK):
-                advance(len(chunk))
-                rest += chunk
-                cut = _cut(rest)
-                if cut:
-                    yield _decoded(path, rest[:cut], place, line)
-                    place, line, rest = place + cut, line + rest.count(b"\n", 0, cut), rest[cut:]
-    except OSError as error:
-        raise TokenizerError(f"{path} cannot be read: {error.strerror or error}.") from error
+        for text in characters(path, "utf-8", advance, keep_line_ends=True):
+            rest += text
+            cut = _cut(rest)
+            if cut:
+                yield rest[:cut]
+                rest = rest[cut:]
+    except InputError as error:
+        raise TokenizerError(str(error)) from error
     if rest:
-        yield _decoded(path, rest, place, line)
+        yield rest
 
 
-def _cut(data: bytes) -> int:
+def _cut(text: str) -> int:
     """Where the block ends; 0 to read on."""
-    after_line = data.rfind(b"\n") + 1
+    after_line = text.rfind("\n") + 1
     if after_line:
         return after_line
-    before_space = data.rfind(b" ")
-    if before_space > 0 or len(data) < _MAX_LINE:
+    before_space = text.rfind(" ")
+    if before_space > 0 or len(text) < _MAX_LINE:
         return max(before_space, 0)
-    cut = len(data)
-    while cut > 1 and data[cut - 1] & 0xC0 == 0x80:  # not in the middle of a character
-        cut -= 1
-    return cut - 1
-
-
-def _decoded(path: Path, data: bytes, place: int, line: int) -> str:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = line + data.count(b"\n", 0, error.start)
-        raise TokenizerError(
-            f"{path} is not UTF-8: byte {place + error.start} (line {where}) is {data[error.start]:#04x}. "
-            "Convert the file to UTF-8, for instance with iconv."
-        ) from error
-    return text.removeprefix("\ufeff") if place == 0 else text
+    return len(text)

@@ -1,37 +1,28 @@
-"""One reader for each kind of file: from bytes on disk, compressed or not, to rows with the line they begin at.
+"""One reader for each kind of file: from its characters (text/text_files.py) to rows with the line they begin at.
 
 Every reader takes a piece at a time, so a file may be larger than memory. Only a `.json` file is read whole.
 """
 
 from __future__ import annotations
 
-import bz2
-import codecs
 import csv
-import gzip
 import json
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from clearhead.errors import InputError, did_you_mean
+from clearhead.text.text_files import Advance, characters, lines
 
-Advance = Callable[[int], None]  # hears how many bytes of the file on disk were read
 Row = dict[str, Any] | list[Any]  # by name, or by position where the file has no names
 Lines = Iterator[tuple[int, Row]]  # rows with the line that they begin at
 
-BLOCK = 256 * 1024  # bytes that are read at once
 PIECE = 16 * 1024  # characters; a longer document is handed on in pieces of about this many. Longer ones are slower
 LONGEST_FIELD = 100 * 1024 * 1024  # of a CSV file; beyond it, a quote was opened and never closed
-UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _SPACE = re.compile(r"(?<=\S)\s")
 _EMPTY_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
-_BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)
 
 
 @dataclass(frozen=True)
@@ -56,76 +47,6 @@ class FileOptions:
     encoding: str = "utf-8"
     strip: str | None = None
     key: str | None = None
-
-
-# ---- bytes and characters
-
-
-def _unpacked(path: Path, advance: Advance) -> Iterator[bytes]:
-    """The bytes, unpacked; an empty block is the last."""
-    opener = UNPACK.get(path.suffix.lower())
-    try:
-        with path.open("rb") as raw, opener(raw) if opener else nullcontext(raw) as file:
-            seen = 0
-            while True:
-                data = file.read(BLOCK)
-                at = raw.tell()
-                advance(at - seen)
-                seen = at
-                yield data
-                if not data:
-                    return
-    except _BROKEN as error:
-        why = getattr(error, "strerror", None) or error
-        hint = " The file is damaged or was cut off; get it again." if opener else ""
-        raise InputError(f"{path} cannot be read: {why}.{hint}") from error
-
-
-def characters(path: Path, encoding: str, advance: Advance) -> Iterator[str]:
-    """The text in blocks, line ends turned into plain newlines; a lone carriage return is left alone."""
-    try:
-        "".encode(encoding)  # refuses what is no encoding of text, such as base64
-        decoder = codecs.getincrementaldecoder(encoding)()
-    except (LookupError, UnicodeError) as error:
-        raise InputError(
-            f"{encoding!r} is not an encoding. Usual ones are utf-8, utf-16, latin-1 and gb18030."
-        ) from error
-    place, line, held, first = 0, 1, "", True
-    for data in _unpacked(path, advance):
-        waiting = len(decoder.getstate()[0])  # bytes of a character whose end is still to come
-        try:
-            text = held + decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            line += error.object[: error.start].decode(encoding, "ignore").count("\n")
-            raise InputError(
-                f"{path}:{line} is not {encoding}: byte {place - waiting + error.start} of the file is "
-                f"{error.object[error.start]:#04x}. Convert the file, for instance with iconv, or say its encoding in "
-                "the recipe (encoding: latin-1)."
-            ) from error
-        place += len(data)
-        held = "\r" if data and text.endswith("\r") else ""  # its newline may be in the next block
-        text = text.removesuffix(held).replace("\r\n", "\n")
-        if text and first:
-            text, first = text.removeprefix("\ufeff"), False
-        line += text.count("\n")
-        if text:
-            yield text
-
-
-def lines(path: Path, encoding: str, advance: Advance) -> Iterator[tuple[int, str]]:
-    """Every line with its number from 1."""
-    number, begun = 0, list[str]()
-    for text in characters(path, encoding, advance):
-        found = text.split("\n")
-        begun.append(found[0])
-        if len(found) > 1:
-            found[0] = "".join(begun)
-            begun = [found.pop()]
-            for line in found:
-                number += 1
-                yield number, line
-    if last := "".join(begun):
-        yield number + 1, last
 
 
 # ---- documents

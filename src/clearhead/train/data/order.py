@@ -85,10 +85,10 @@ class Order:
 
     def steps_in(self, epochs: float) -> int:
         """How many steps so many epochs make; of a broken one its share."""
-        whole = int(epochs)
-        rest = epochs - whole
-        steps = sum(self.steps_per_epoch(epoch) for epoch in range(whole))
-        return steps + (max(round(rest * self.steps_per_epoch(whole)), 1) if rest else 0)
+        full_epochs = int(epochs)
+        rest = epochs - full_epochs
+        steps = sum(self.steps_per_epoch(epoch) for epoch in range(full_epochs))
+        return steps + (max(round(rest * self.steps_per_epoch(full_epochs)), 1) if rest else 0)
 
     def at(self, step: int) -> tuple[int, np.ndarray]:
         """The epoch of a step, counted from 0, and the numbers of its examples."""

@@ -19,16 +19,13 @@ from typing import Any
 
 from clearhead import hub
 from clearhead.errors import InputError, did_you_mean
+from clearhead.text.text_files import UNPACK, Advance, characters, lines
 from clearhead.train.data.formats import (
     ENDINGS,
     READERS,
-    UNPACK,
-    Advance,
     FileOptions,
     Lines,
     Row,
-    characters,
-    lines,
     pieces,
 )
 from clearhead.train.data.types import Record
@@ -77,25 +74,25 @@ def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defau
 
     `folder` is where relative paths begin. `defaults` are options that hold where the description is silent.
     """
-    said = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
-    if isinstance(said.get("path"), str) and said["path"].startswith("hf:"):
-        said["dataset"] = said.pop("path").removeprefix("hf:")
+    given_options = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
+    if isinstance(given_options.get("path"), str) and given_options["path"].startswith("hf:"):
+        given_options["dataset"] = given_options.pop("path").removeprefix("hf:")
     known = [f.name for f in fields(SourceOptions)]
-    for key in (*said, *defaults):
+    for key in (*given_options, *defaults):
         if key not in known:
             raise InputError(
                 f"Data has no option {key!r}.{did_you_mean(str(key), known)} There is: {', '.join(known)}."
             )
-    own = [key for key, value in said.items() if value is not None]
-    said = {key: value for key, value in (defaults | said).items() if value is not None}
-    columns = said.get("columns", {})
+    own_keys = [key for key, value in given_options.items() if value is not None]
+    given_options = {key: value for key, value in (defaults | given_options).items() if value is not None}
+    columns = given_options.get("columns", {})
     if isinstance(columns, list):
-        said["columns"] = {name: n for n, name in enumerate(columns) if name}
+        given_options["columns"] = {name: n for n, name in enumerate(columns) if name}
     elif not isinstance(columns, dict) or not all(isinstance(theirs, str | int) for theirs in columns.values()):
         raise InputError(
             f"columns must say our names and theirs, such as {{text: sentence, label: 1}}, not {columns!r}."
         )
-    checked = SourceOptions(**said)
+    checked = SourceOptions(**given_options)
     _check(checked)
     where = Path(folder) if folder is not None else Path()
     if checked.dataset is not None:
@@ -107,14 +104,14 @@ def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defau
         if len(files) != 2:
             raise InputError(f"Parallel data is two files, the sources and the targets; here are {len(files)}.")
         return ParallelSource(checked, files[:1], files[1:])
-    found = FileSource(checked, files)
-    _check_use(own, found.format)
-    return found
+    source = FileSource(checked, files)
+    _check_use(own_keys, source.format)
+    return source
 
 
-def _check_use(said: list[str], format: str) -> None:
+def _check_use(keys: list[str], format: str) -> None:
     """What a source says of itself must mean something for its format; what holds for all of a recipe's may not."""
-    for key in said:
+    for key in keys:
         formats = [name for name, keys in MEANT_FOR.items() if key in keys]
         if formats and format not in formats:
             raise InputError(f"{key} is for data in the format {' or '.join(formats)}; this is {format}. Leave it out.")
@@ -185,23 +182,23 @@ class Source:
         A long text comes in several records: `unfinished` where the next one goes on with it, `continued` where it
         goes on with the one before.
         """
-        options, found, number, wanted = self.options, 0, -1, True
+        options, count, number, is_included = self.options, 0, -1, True
         for where, row in self.rows(advance or (lambda _: None)):
             continued = isinstance(row, dict) and row.get("continued")
             if not continued:
-                if found == options.limit:
+                if count == options.limit:
                     return
                 number += 1
-                wanted = self._belongs(number)
-            if not wanted:
+                is_included = self._belongs(number)
+            if not is_included:
                 continue
             record = self._named(row, where)
             if not continued:
-                wanted = not (options.skip_empty and self._is_empty(record))
-                found += wanted
-            if wanted:
+                is_included = not (options.skip_empty and self._is_empty(record))
+                count += is_included
+            if is_included:
                 yield record | {"where": where}
-        if not found:
+        if not count:
             raise InputError(f"There is nothing to read in {self.name}{self._why_nothing(number + 1)}.")
 
     def _why_nothing(self, rows: int) -> str:
@@ -277,10 +274,10 @@ class FileSource(Source):
 
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         for path in self.files:
-            found = (
+            rows = (
                 self._part_of(path, advance) if self._is_one_text else READERS[self.format](path, self.options, advance)
             )
-            for line, row in found:
+            for line, row in rows:
                 yield f"{path}:{line}", row
 
     def _named(self, row: Row, where: str) -> dict[str, Any]:
@@ -457,16 +454,16 @@ def _scattered(number: int) -> float:
     return (z ^ z >> 31) / 2**64
 
 
-def _files(given: Any, folder: Path) -> list[Path]:
+def _files(path_or_list: Any, folder: Path) -> list[Path]:
     """The files that a path, a folder, a pattern or a list of those stands for, in order."""
-    if isinstance(given, list | tuple):
-        found = [path for one in given for path in _files(one, folder)]
-        if not found:
+    if isinstance(path_or_list, list | tuple):
+        paths = [path for one in path_or_list for path in _files(one, folder)]
+        if not paths:
             raise InputError("The list of files is empty. Name at least one.")
-        return found
-    if not isinstance(given, str | os.PathLike):
-        raise InputError(f"A path must be a text, but here is {given!r}.")
-    path = folder / hub.user_path(given)
+        return paths
+    if not isinstance(path_or_list, str | os.PathLike):
+        raise InputError(f"A path must be a text, but here is {path_or_list!r}.")
+    path = folder / hub.user_path(path_or_list)
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -496,17 +493,17 @@ def _ending(path: Path) -> str:
 
 
 def _format_of(files: list[Path]) -> str:
-    found = {ENDINGS.get(_ending(path)): path for path in files}
-    if None in found:
+    formats = {ENDINGS.get(_ending(path)): path for path in files}
+    if None in formats:
         raise InputError(
-            f"{found[None]} does not say what it holds. Say so in the recipe: format: {', '.join(READERS)}."
+            f"{formats[None]} does not say what it holds. Say so in the recipe: format: {', '.join(READERS)}."
         )
-    if len(found) > 1:
+    if len(formats) > 1:
         raise InputError(
-            f"The files are of several kinds: {', '.join(p.name for p in found.values())}. Name those that are meant, "
-            "or a pattern such as data/*.txt."
+            f"The files are of several kinds: {', '.join(p.name for p in formats.values())}. Name those that are "
+            "meant, or a pattern such as data/*.txt."
         )
-    return str(next(iter(found)))
+    return str(next(iter(formats)))
 
 
 def _file_digest(path: Path) -> bytes:

@@ -39,15 +39,15 @@ class Table:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         try:
-            said = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            if said["version"] != VERSION:
+            manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
+            if manifest["version"] != VERSION:
                 raise CheckpointError(
                     f"{self.folder} was written by another version. Delete the folder to make it anew."
                 )
-            self.fingerprint: str = said["fingerprint"]
-            self._rows: int = said["rows"]
-            self.columns: dict[str, str] = said["columns"]  # name -> "rows" or "numbers"
-            shards: list[dict[str, Any]] = said["shards"]
+            self.fingerprint: str = manifest["fingerprint"]
+            self._rows: int = manifest["rows"]
+            self.columns: dict[str, str] = manifest["columns"]  # name -> "rows" or "numbers"
+            shards: list[dict[str, Any]] = manifest["shards"]
             self._first_rows = np.cumsum([0, *(shard["rows"] for shard in shards)]).tolist()
             # for each column, where its shards begin, and the numbers in them
             self._begins: dict[str, list[int]] = {}
@@ -62,7 +62,7 @@ class Table:
             ragged = [name for name, kind in self.columns.items() if kind == "rows"]
             self._lengths = {name: self._mapped(f"{name}.lengths.bin", OFFSET, self._rows) for name in ragged}
             self._ends = {name: self._mapped(f"{name}.ends.bin", OFFSET, self._rows) for name in ragged}
-            self._sums: dict[str, int] = said["sums"]
+            self._sums: dict[str, int] = manifest["sums"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, ClearheadError):
                 raise
@@ -99,15 +99,15 @@ class Table:
         if not -self._rows <= n < self._rows:
             raise IndexError(f"There are {self._rows} examples, so none has the number {n}.")
         n %= self._rows
-        found: Example = {}
+        example: Example = {}
         for name, kind in self.columns.items():
             if kind == "numbers":
-                found[name] = self.view(name, n, n + 1)[0].item()
+                example[name] = self.view(name, n, n + 1)[0].item()
             else:
                 stop = int(self._ends[name][n])
                 values = self.view(name, stop - int(self._lengths[name][n]), stop)
-                found[name] = values.astype(np.float32 if values.dtype == FLOAT else np.int64)
-        return found
+                example[name] = values.astype(np.float32 if values.dtype == FLOAT else np.int64)
+        return example
 
     def __iter__(self) -> Iterator[Example]:
         return (self[n] for n in range(len(self)))
@@ -116,11 +116,11 @@ class Table:
         """Numbers of a column, counted over all rows; a copy only where shards meet. Not to be written to."""
         begins, values = self._begins[column], self._values[column]
         n = min(bisect_right(begins, start), len(values)) - 1  # the last shard that begins at `start` or before
-        found = values[n][start - begins[n] : stop - begins[n]]
+        numbers = values[n][start - begins[n] : stop - begins[n]]
         while stop > begins[n + 1]:
             n += 1
-            found = np.concatenate([found, values[n][: stop - begins[n]]])
-        return found
+            numbers = np.concatenate([numbers, values[n][: stop - begins[n]]])
+        return numbers
 
     def lengths(self, column: str) -> np.ndarray:
         """How many numbers each row has, as a map of the file."""
@@ -132,10 +132,10 @@ class Table:
 
     def longest(self) -> np.ndarray:
         """For each example the length of its longest column: what batches of like lengths go by."""
-        found = np.ones(len(self), OFFSET)
+        longest = np.ones(len(self), OFFSET)
         for lengths in self._lengths.values():
-            np.maximum(found, lengths, out=found)
-        return found
+            np.maximum(longest, lengths, out=longest)
+        return longest
 
 
 class TableWriter:
@@ -287,9 +287,9 @@ class _Column:
             self._widen(self._type or INTEGERS[0])
         assert self._values is not None and self._type is not None
         self._values.close()
-        said = {"type": self._type.str, "count": self.in_shard}
+        shard = {"type": self._type.str, "count": self.in_shard}
         self._values, self._shard, self.in_shard = None, self._shard + 1, 0
-        return said
+        return shard
 
     def finish(self) -> None:
         if self._begun:

@@ -65,13 +65,13 @@ def _own_device(device: torch.device) -> torch.device:
         )
     if device.type == "cpu":
         return device
-    mine, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if device.type != "cuda" or mine >= there:
+    local_rank, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if device.type != "cuda" or local_rank >= gpus:
         raise ConfigError(
-            f"torchrun started a process number {mine} on this machine, which has {there} GPUs: set --nproc-per-node "
-            f"to {there}, or device: cpu."
+            f"torchrun started a process number {local_rank} on this machine, which has {gpus} GPUs: set "
+            f"--nproc-per-node to {gpus}, or device: cpu."
         )
-    return torch.device("cuda", mine)
+    return torch.device("cuda", local_rank)
 
 
 class DistributedWorld(World):

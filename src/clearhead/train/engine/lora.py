@@ -89,8 +89,8 @@ def add_lora(
     if not chosen:
         names = sorted({re.sub(r"\.\d+\.", ".*.", n) for n, m in model.named_modules() if isinstance(m, Linear)})
         raise InputError(f"No matrix is called {' or '.join(targets)}. There are: {', '.join(names[:20])}.")
-    whole = [module for _, module in _matching(model, also)]
-    if also and not whole:
+    trained_fully = [module for _, module in _matching(model, also)]
+    if also and not trained_fully:
         raise InputError(f"No module is called {' or '.join(also)}, to learn whole. A head is called 'head'.")
     tables = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
     for name, module in chosen.items():
@@ -101,7 +101,7 @@ def add_lora(
         if module.weight not in factors:  # layers that share a matrix (ALBERT) share its detour
             factors[module.weight] = _drawn(module, rank)
     _put(model, chosen, factors, alpha / rank, dropout)
-    for part in whole:
+    for part in trained_fully:
         part.requires_grad_(True)
     return model
 
@@ -190,7 +190,7 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
         raise InputError("The model has no LoRA adapters to save: call add_lora before training.")
     published = _published(model)
     tensors: dict[str, Tensor] = {}
-    targets, whole, turned = set(), set(), False
+    targets, trained_fully, transposed = set(), set(), False
     wrong = unnamed_matrix(model)
     if wrong is not None:
         raise InputError(
@@ -203,10 +203,10 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
         module = theirs.rpartition(".")[0]
         if stem:
             targets.add(module)
-            turned = turned or entry.transpose
+            transposed = transposed or entry.transpose
             tensors[f"{PREFIX}{module}.lora_{factor.upper()}.weight"] = tensor
         else:
-            whole.add(module)
+            trained_fully.add(module)
             tensors[PREFIX + theirs] = entry.to_theirs([tensor])[0]
     first = next(iter(modules.values()))
     config = {
@@ -218,8 +218,8 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
         "lora_alpha": first.scale * len(first.lora_a),
         "lora_dropout": first.dropout,
         "target_modules": _shortest(targets, {name.rpartition(".")[0] for name, _ in published.values()}),
-        "modules_to_save": sorted(whole) or None,
-        "fan_in_fan_out": turned,  # the base's matrices are stored (in, out)
+        "modules_to_save": sorted(trained_fully) or None,
+        "fan_in_fan_out": transposed,  # the base's matrices are stored (in, out)
         "bias": "none",
     }
     target = Path(folder).expanduser()
@@ -250,7 +250,7 @@ def load_adapter(model: Model, folder: str | os.PathLike[str]) -> Model:
     for with_prefix in (False, True):
         ours |= {name: (own, entry) for own, (name, entry) in _published(model, with_prefix).items()}
     factors: dict[Tensor, dict[str, Tensor]] = {}
-    whole: dict[nn.Parameter, Tensor] = {}
+    trained_fully: dict[nn.Parameter, Tensor] = {}
     for key, tensor in tensors.items():
         match = re.fullmatch(r"(.+)\.lora_([AB])\.weight", key)
         theirs = (f"{match[1]}.weight" if match else key).removeprefix(PREFIX)
@@ -264,7 +264,7 @@ def load_adapter(model: Model, folder: str | os.PathLike[str]) -> Model:
             shape = (rank, in_features) if match[2] == "A" else (out_features, rank)
             factors.setdefault(p, {})[match[2]] = tensor
         else:
-            whole[p] = tensor = entry.to_ours([tensor], [p.shape[0]])[0]
+            trained_fully[p] = tensor = entry.to_ours([tensor], [p.shape[0]])[0]
         if tuple(tensor.shape) != shape:
             raise CheckpointError(f"{path}: {key} is {tuple(tensor.shape)}, but this model needs {shape}.")
     if not all(len(pair) == 2 for pair in factors.values()) or not factors:
@@ -275,7 +275,7 @@ def load_adapter(model: Model, folder: str | os.PathLike[str]) -> Model:
         raise CheckpointError(f"{path} adapts tables of embeddings too; only matrices can be adapted here.")
     pairs = {p: (pair["A"].to(p.device), pair["B"].to(p.device)) for p, pair in factors.items()}
     _put(model, chosen, pairs, scale, float(config.get("lora_dropout", 0.0)))
-    for p, tensor in whole.items():
+    for p, tensor in trained_fully.items():
         p.copy_(tensor)
         p.requires_grad_(True)
     return model

@@ -131,10 +131,10 @@ class Optimizer:
 
     def state_tensors(self) -> dict[str, Tensor]:
         """ "<parameter>.<what>" -> tensor (under FSDP a DTensor). Parameters that have not learnt yet have none."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for name, (kind, state) in self._states().items():
-            found |= {f"{name}.{what}": state[what] for what in KEPT[kind]}
-        return found
+            tensors |= {f"{name}.{what}": state[what] for what in KEPT[kind]}
+        return tensors
 
     def state_numbers(self) -> dict[str, Any]:
         """Which optimiser moves each parameter, and how many updates those that have learnt have had."""
@@ -165,9 +165,9 @@ class Optimizer:
                     f"The checkpoint moved {name} by {kinds[name]}, this run by {kind}. "
                     "Go on with the optimiser that the run began with, or start a new run."
                 )
-        wanted = {f"{name}.{what}": self.names[name] for name in updates for what in KEPT[own[name]]}
-        check_names("The optimiser's stored state", tensors, wanted)
-        for key, p in wanted.items():
+        expected = {f"{name}.{what}": self.names[name] for name in updates for what in KEPT[own[name]]}
+        check_names("The optimiser's stored state", tensors, expected)
+        for key, p in expected.items():
             if tensors[key].shape != p.shape:
                 raise CheckpointError(
                     f"{key} is {tuple(tensors[key].shape)} in the checkpoint, its weight here {tuple(p.shape)}. "
@@ -200,20 +200,20 @@ def decayed(model: nn.Module) -> set[nn.Parameter]:
     """The parameters that weight decay pulls on (see the top of this file)."""
     embeds = [module for module in model.modules() if isinstance(module, TokenEmbedder)]
     words = {table for embed in embeds for table in embed.tokens.modules() if isinstance(table, nn.Embedding)}
-    found = set()
+    parameters = set()
     for module in model.modules():
         if isinstance(module, nn.Embedding) and module not in words:
             continue
         for name, p in module.named_parameters(recurse=False):
             is_matrix = name.startswith(("weight", "lora_")) or isinstance(module, nn.ParameterList)
             if p.ndim >= 2 and is_matrix:
-                found.add(p)
-    return found
+                parameters.add(p)
+    return parameters
 
 
-def check_names(what: str, given: Iterable[str], wanted: Iterable[str]) -> None:
+def check_names(what: str, names: Iterable[str], expected: Iterable[str]) -> None:
     """The names are the same; otherwise an error that says which are not."""
-    missing, extra = sorted(set(wanted) - set(given)), sorted(set(given) - set(wanted))
+    missing, extra = sorted(set(expected) - set(names)), sorted(set(names) - set(expected))
     if missing or extra:
         lacks = f" It lacks {', '.join(missing[:3])}{' …' * (len(missing) > 3)}." if missing else ""
         holds = f" It holds {', '.join(extra[:3])}{' …' * (len(extra) > 3)}, unknown here." if extra else ""

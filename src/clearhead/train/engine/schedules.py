@@ -24,13 +24,15 @@ def constant(total: int | None = None, warmup: float = 0) -> Schedule:
 def linear(total: int, warmup: float = 0, final: float = 0.0) -> Schedule:
     """A straight line from 1 down to `final`: BERT's."""
     first = _steps("warmup", warmup, total)
-    return _warmed(first, lambda step: 1 - (1 - final) * _share(step, first, total))
+    return _warmed(first, lambda step: 1 - (1 - final) * _fraction(step, first, total))
 
 
 def cosine(total: int, warmup: float = 0, final: float = 0.0) -> Schedule:
     """Half a wave from 1 down to `final`: GPT-3's, with final = 0.1."""
     first = _steps("warmup", warmup, total)
-    return _warmed(first, lambda step: final + (1 - final) * (1 + math.cos(math.pi * _share(step, first, total))) / 2)
+    return _warmed(
+        first, lambda step: final + (1 - final) * (1 + math.cos(math.pi * _fraction(step, first, total))) / 2
+    )
 
 
 def inverse_root(total: int | None = None, warmup: float = 4000) -> Schedule:
@@ -76,8 +78,8 @@ def warmup_stable_decay(
     start = total - last
 
     def after(step: int) -> float:
-        share = _share(step, start, total)
-        return 1 - (1 - final) * (share if shape == "linear" else math.sqrt(share))
+        fraction = _fraction(step, start, total)
+        return 1 - (1 - final) * (fraction if shape == "linear" else math.sqrt(fraction))
 
     return _warmed(first, after)
 
@@ -118,18 +120,18 @@ def schedule(name: str, total: int, warmup: float = 0, final: float = 0.0, **opt
     return SCHEDULES[name](total=total, **options)
 
 
-def _steps(what: str, given: float, total: int | None) -> int:
+def _steps(what: str, value: float, total: int | None) -> int:
     """A number of updates; below 1 it is a share of all of them."""
-    if given < 0 or (given >= 1 and given != int(given)):
-        raise InputError(f"{what} is a whole number of updates, or a share of them below 1, not {given}.")
-    if given == 0 or given >= 1:
-        return int(given)
+    if value < 0 or (value >= 1 and value != int(value)):
+        raise InputError(f"{what} is a whole number of updates, or a share of them below 1, not {value}.")
+    if value == 0 or value >= 1:
+        return int(value)
     if total is None:
-        raise InputError(f"{what} is a share, {given}, but the number of all updates is not known: give total.")
-    return round(given * total)
+        raise InputError(f"{what} is a share, {value}, but the number of all updates is not known: give total.")
+    return round(value * total)
 
 
-def _share(step: int, start: int, end: int) -> float:
+def _fraction(step: int, start: int, end: int) -> float:
     """How much of the way from `start` to `end` lies behind, 0 to 1."""
     return min(1.0, max(0.0, (step - start) / max(1, end - start)))
 

@@ -94,11 +94,11 @@ class CausalLM(RunningText):
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """The loss in nats per token; perplexity; and bits per byte of text, where tokens are bytes."""
-        found = super().report(sums)
-        found["perplexity"] = math.inf if found["loss"] > 700 else math.exp(found["loss"])
+        metrics = super().report(sums)
+        metrics["perplexity"] = math.inf if metrics["loss"] > 700 else math.exp(metrics["loss"])
         if sums.get("bytes"):
-            found["bits_per_byte"] = sums["loss"] / math.log(2) / sums["bytes"]
-        return found
+            metrics["bits_per_byte"] = sums["loss"] / math.log(2) / sums["bytes"]
+        return metrics
 
 
 def _restarting(length: int, begins: np.ndarray) -> np.ndarray:

@@ -115,23 +115,23 @@ class Classification(SequenceObjective):
         return label_sums(logits > 0, labels > 0.5)
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        told = super().report(sums)
+        metrics = super().report(sums)
         if self.problem_type == "regression":
-            return told | {"pearson": pearson(sums)}
+            return metrics | {"pearson": pearson(sums)}
         every = self.problem_type == "multi_label_classification"
-        return told | accuracy_and_f1(sums, len(self.labels), every_label=every)
+        return metrics | accuracy_and_f1(sums, len(self.labels), every_label=every)
 
 
-def class_sums(predicted: Tensor, wanted: Tensor, classes: int) -> dict[str, float]:
+def class_sums(predicted: Tensor, labels: Tensor, classes: int) -> dict[str, float]:
     """How many are right, and of each class the true positives, false positives and false negatives."""
-    return label_sums(F.one_hot(predicted, classes).bool(), F.one_hot(wanted, classes).bool())
+    return label_sums(F.one_hot(predicted, classes).bool(), F.one_hot(labels, classes).bool())
 
 
-def label_sums(chosen: Tensor, wanted: Tensor) -> dict[str, float]:
+def label_sums(predicted: Tensor, labels: Tensor) -> dict[str, float]:
     """The same where a row may have several labels, or none: (rows, labels) of yes and no."""
-    kinds = {"tp": chosen & wanted, "fp": chosen & ~wanted, "fn": ~chosen & wanted}
+    kinds = {"tp": predicted & labels, "fp": predicted & ~labels, "fn": ~predicted & labels}
     counts = {f"{kind}.{n}": float(c) for kind, cells in kinds.items() for n, c in enumerate(cells.sum(0).tolist())}
-    return {"rows": float(len(wanted)), "right": float((chosen == wanted).all(-1).sum())} | counts
+    return {"rows": float(len(labels)), "right": float((predicted == labels).all(-1).sum())} | counts
 
 
 def accuracy_and_f1(sums: Mapping[str, float], classes: int, every_label: bool = False) -> dict[str, float]:
@@ -139,9 +139,9 @@ def accuracy_and_f1(sums: Mapping[str, float], classes: int, every_label: bool =
     scores = []
     for n in range(classes):
         doubled = 2 * sums[f"tp.{n}"]
-        whole = doubled + sums[f"fp.{n}"] + sums[f"fn.{n}"]
-        if whole or every_label:
-            scores.append(doubled / whole if whole else 0.0)
+        total = doubled + sums[f"fp.{n}"] + sums[f"fn.{n}"]
+        if total or every_label:
+            scores.append(doubled / total if total else 0.0)
     macro = sum(scores) / max(len(scores), 1)
     return {"accuracy": sums["right"] / max(sums["rows"], 1), "macro_f1": macro}
 
@@ -156,6 +156,6 @@ def pearson_sums(x: Tensor, y: Tensor) -> dict[str, float]:
 def pearson(sums: Mapping[str, float]) -> float:
     """Between -1 and 1; 0 where one side does not vary."""
     n = max(sums["n"], 1)
-    both = sums["xy"] / n - sums["x"] * sums["y"] / n**2
-    spread = (sums["xx"] / n - (sums["x"] / n) ** 2) * (sums["yy"] / n - (sums["y"] / n) ** 2)
-    return both / math.sqrt(spread) if spread > 1e-24 else 0.0
+    covariance = sums["xy"] / n - sums["x"] * sums["y"] / n**2
+    variances = (sums["xx"] / n - (sums["x"] / n) ** 2) * (sums["yy"] / n - (sums["y"] / n) ** 2)
+    return covariance / math.sqrt(variances) if variances > 1e-24 else 0.0

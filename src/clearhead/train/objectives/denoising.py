@@ -100,10 +100,10 @@ class Denoising(TextObjective):
         self.end = special_id(tokenizer, "eos_token" if tokenizer.sep_token is None else "sep_token", "to end with")
 
     def encode(self, record: Record) -> Iterator[Example]:
-        room = self.length - 2
+        capacity = self.length - 2
         run: list[list[int]] = []
-        for sentence in sentence_ids(self.tokenizer, document_of(self, record), room):
-            if sum(map(len, run)) + len(sentence) > room:
+        for sentence in sentence_ids(self.tokenizer, document_of(self, record), capacity):
+            if sum(map(len, run)) + len(sentence) > capacity:
                 yield _example(run)
                 run = []
             run.append(sentence)

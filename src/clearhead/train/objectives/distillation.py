@@ -223,26 +223,30 @@ def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Mod
         raise InputError("A student is made of a model with one stack, not of an encoder–decoder.")
     depth = teacher.config.num_hidden_layers
     layers = (depth + 1) // 2 if layers is None else layers
-    kept = _spread(depth, layers) if isinstance(layers, int) else list(layers)
-    if not kept or any(not 0 <= n < depth for n in kept):
-        raise InputError(f"The teacher has layers 0 to {depth - 1}; the student cannot be made of {kept}.")
-    made = family("distilbert" if teacher.family.name == "bert" else teacher.family.name)
-    names = {f.name for f in dataclasses.fields(made.config)} & {f.name for f in dataclasses.fields(teacher.config)}
+    layer_numbers = _spread(depth, layers) if isinstance(layers, int) else list(layers)
+    if not layer_numbers or any(not 0 <= n < depth for n in layer_numbers):
+        raise InputError(f"The teacher has layers 0 to {depth - 1}; the student cannot be made of {layer_numbers}.")
+    student_family = family("distilbert" if teacher.family.name == "bert" else teacher.family.name)
+    names = {f.name for f in dataclasses.fields(student_family.config)} & {
+        f.name for f in dataclasses.fields(teacher.config)
+    }
     values = {name: getattr(teacher.config, name) for name in names - {"also_stored"}}
-    config = made.config(**values | {"num_hidden_layers": len(kept)})
+    config = student_family.config(**values | {"num_hidden_layers": len(layer_numbers)})
     task = "masked-lm" if teacher.task == "pretraining" else teacher.task
-    student = made.make(config, task, teacher.device)
-    known = teacher.state_dict()
+    student = student_family.make(config, task, teacher.device)
+    teacher_state = teacher.state_dict()
 
-    def there(name: str) -> str:
-        name = re.sub(r"(?<=layers\.)\d+", lambda n: str(kept[int(n[0])]), name)
+    def teacher_name(name: str) -> str:
+        name = re.sub(r"(?<=layers\.)\d+", lambda n: str(layer_numbers[int(n[0])]), name)
         return name.replace("head.", "head.words.", 1) if teacher.task == "pretraining" else name
 
-    own = student.state_dict()
-    same = {
-        name: known[there(name)] for name in own if there(name) in known and known[there(name)].shape == own[name].shape
+    student_state = student.state_dict()
+    shared = {
+        name: weight
+        for name in student_state
+        if (weight := teacher_state.get(teacher_name(name))) is not None and weight.shape == student_state[name].shape
     }
-    student.load_state_dict(same, strict=False)
+    student.load_state_dict(shared, strict=False)
     return student.to(dtype=teacher.dtype)
 
 

@@ -49,10 +49,10 @@ class GPTInputs:
     def __call__(self, *texts: str) -> np.ndarray:
         """start, the texts with delimiters between them, extract; the longest text gives way where there is no room."""
         parts = [self.tokenizer.encode(text, add_special_tokens=False) for text in texts]
-        room = self.length - len(parts) - 1
-        if room < len(parts):
+        capacity = self.length - len(parts) - 1
+        if capacity < len(parts):
             raise InputError(f"length={self.length} leaves no room for texts beside the start and delimiter tokens.")
-        while sum(map(len, parts)) > room:
+        while sum(map(len, parts)) > capacity:
             max(parts, key=len).pop()
         ids = [self.start]
         for part in parts:

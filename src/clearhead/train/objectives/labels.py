@@ -28,11 +28,11 @@ class Labels:
 
     def learn(self, names: Iterable[str], first: str | None = None) -> None:
         """first: a name that comes before all others (the "outside" of taggers)."""
-        found = set(names)
-        if not found:
+        unique = set(names)
+        if not unique:
             raise InputError("The training data holds no label. Is the file empty, or the column another one?")
-        whole = all(_is_whole(name) for name in found)
-        self._set(sorted(found, key=lambda name: (name != first, int(name) if whole else 0, name)))
+        all_numbers = all(_is_whole(name) for name in unique)
+        self._set(sorted(unique, key=lambda name: (name != first, int(name) if all_numbers else 0, name)))
 
     @staticmethod
     def name(record: Record, column: str, value: Any) -> str:

@@ -116,10 +116,10 @@ class PermutationLM(TokenPrediction):
         rows = [example["input_ids"] for example in examples]
         ids = padded(rows, pad_id(self.tokenizer))
         targets = padded([example["targets"] for example in examples], IGNORED)  # (batch, targets)
-        there = targets != IGNORED
+        is_target = targets != IGNORED
         at = targets.clamp(min=0)
-        labels = ids.gather(1, at).masked_fill(~there, IGNORED)
-        mapping = torch.zeros(*at.shape, ids.shape[1]).scatter_(2, at[..., None], there[..., None].float())
+        labels = ids.gather(1, at).masked_fill(~is_target, IGNORED)
+        mapping = torch.zeros(*at.shape, ids.shape[1]).scatter_(2, at[..., None], is_target[..., None].float())
         # [CLS] is a segment of its own
         segments = padded([np.append(np.zeros(len(row) - 1, dtype=np.int64), 2) for row in rows], 0)
         inputs = {

@@ -114,19 +114,19 @@ class QuestionAnswering(SequenceObjective):
         words = len(encoded["input_ids"])
         if words > self.question_length:
             question, words = question[: encoded["offset_mapping"][self.question_length - 1][1]], self.question_length
-        room = self.length - words - self.tokenizer.num_special_tokens_to_add(pair=True)
-        if room < 1:
+        capacity = self.length - words - self.tokenizer.num_special_tokens_to_add(pair=True)
+        if capacity < 1:
             raise InputError(
                 f"{place(record)}: the question takes {words} tokens, which leaves no room for the context in "
                 f"length={self.length}. Choose a greater length, or a smaller question_length."
             )
-        step = self.doc_stride if self.doc_stride < room else max(room // 2, 1)
+        step = self.doc_stride if self.doc_stride < capacity else max(capacity // 2, 1)
         encoding = self.tokenizer(
             [question],
             [context],
             truncation="only_second",
             max_length=self.length,
-            stride=room - step,
+            stride=capacity - step,
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
         )
@@ -161,9 +161,9 @@ class QuestionAnswering(SequenceObjective):
 
     @staticmethod
     def _loss(first: Tensor, last: Tensor, batch: Batch) -> Tensor:
-        found = span_loss(first, last, batch.inputs["start_positions"], batch.inputs["end_positions"])
-        assert found is not None
-        return found
+        loss = span_loss(first, last, batch.inputs["start_positions"], batch.inputs["end_positions"])
+        assert loss is not None
+        return loss
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
@@ -204,8 +204,8 @@ class QuestionAnswering(SequenceObjective):
         for start in range(0, len(windows), 16):
             some = windows[start : start + 16]
             batch = self.collate([window.example | {"start": 0, "end": 0} for window in some]).to(model.device)
-            there = batch.inputs["attention_mask"].bool()
-            for window, real, first, last in zip(some, there, *self._scores(model, batch), strict=True):
+            real_positions = batch.inputs["attention_mask"].bool()
+            for window, real, first, last in zip(some, real_positions, *self._scores(model, batch), strict=True):
                 first, last = first[real].float().cpu(), last[real].float().cpu()
                 refusal = min(refusal, float(first[window.cls] + last[window.cls]))
                 score, begin, end = self._best(first, last, window)

@@ -145,9 +145,9 @@ def drawn(logits: Tensor, draws: Tensor) -> Tensor:
     return passed[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
-def generator_for(model: Model, share: float) -> Model:
+def generator_for(model: Model, size: float) -> Model:
     """A narrower masked-lm model of the same family, on the same embeddings: all of them, as far as the projection."""
-    generator = model.family.make(generator_config(model.config, share), "masked-lm", model.device)
+    generator = model.family.make(generator_config(model.config, size), "masked-lm", model.device)
     theirs, ours = model.output_stack.embed, generator.output_stack.embed
     for name in ("tokens", "positions", "segments", "norm"):
         setattr(ours, name, getattr(theirs, name))
@@ -155,8 +155,8 @@ def generator_for(model: Model, share: float) -> Model:
     return generator
 
 
-def generator_config(config: Config, share: float) -> Config:
+def generator_config(config: Config, size: float) -> Config:
     """As many layers, narrower: feed-forward 4 × width, heads of 64 (fewer, where they would not divide it)."""
-    width = max(1, round(config.hidden_size * share))
+    width = max(1, round(config.hidden_size * size))
     heads = max(n for n in range(1, max(1, width // 64) + 1) if width % n == 0)
     return dataclasses.replace(config, hidden_size=width, intermediate_size=4 * width, num_attention_heads=heads)  # type: ignore[call-arg]

@@ -65,8 +65,8 @@ class TokenPrediction(RunningText):
         return {f"{self.predicted}_hits": hits(logits, labels), f"{self.predicted}.count": counted(labels)}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        share = sums[f"{self.predicted}_hits"] / max(sums[f"{self.predicted}.count"], 1)
-        return super().report(sums) | {f"{self.predicted}_accuracy": share}
+        accuracy = sums[f"{self.predicted}_hits"] / max(sums[f"{self.predicted}.count"], 1)
+        return super().report(sums) | {f"{self.predicted}_accuracy": accuracy}
 
 
 def document_of(objective: TextObjective, record: Record) -> str:

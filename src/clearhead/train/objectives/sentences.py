@@ -170,28 +170,28 @@ class NextSentence(SegmentPair):
             return a, self._random_next(example["document"], target - len(a), rng), 1
         return a, np.concatenate(sentences[cut:]), 0
 
-    def _random_next(self, document: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
+    def _random_next(self, document: int, length: int, rng: np.random.Generator) -> np.ndarray:
         """Sentences of another document, about as long as wanted, from a random one on."""
         sentences = parts_of(self._another(document, rng))
-        left = np.cumsum([len(sentence) for sentence in sentences][::-1])[::-1]  # from each sentence to the end
-        begins = max(1, int((left >= wanted).sum()))
+        remaining = np.cumsum([len(sentence) for sentence in sentences][::-1])[::-1]  # from each sentence to the end
+        begins = max(1, int((remaining >= length).sum()))
         first = int(rng.integers(begins))
         long = np.cumsum([len(sentence) for sentence in sentences[first:]])
-        count = int((long < wanted).sum()) + 1
+        count = int((long < length).sum()) + 1
         return np.concatenate(sentences[first : first + count])
 
     def _another(self, document: int, rng: np.random.Generator) -> Example:
         if self.training_data is None:
             raise InputError("bert-pretraining takes random sentences from the training examples: set training_data.")
         for _ in range(10):
-            found = self.training_data[int(rng.integers(len(self.training_data)))]
-            if found["document"] != document:
-                return found
+            other = self.training_data[int(rng.integers(len(self.training_data)))]
+            if other["document"] != document:
+                return other
         start = int(rng.integers(len(self.training_data)))
         for n in range(len(self.training_data)):  # nearly all examples are this document's: look at each
-            found = self.training_data[(start + n) % len(self.training_data)]
-            if found["document"] != document:
-                return found
+            other = self.training_data[(start + n) % len(self.training_data)]
+            if other["document"] != document:
+                return other
         raise InputError(
             "The training data holds one document only, and bert-pretraining takes its random next sentences from "
             "another. Split the text into several documents (one a record), or train masked-lm, which needs no second."

@@ -76,8 +76,8 @@ class TextToText(TextObjective):
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """The loss and perplexity of the real targets, without smoothing."""
-        told = super().report(sums)
-        return told | {"perplexity": math.exp(min(told["loss"], 700.0))}
+        metrics = super().report(sums)
+        return metrics | {"perplexity": math.exp(min(metrics["loss"], 700.0))}
 
     def prompt(self, source: str) -> str:
         """What the model is asked with."""
@@ -290,9 +290,9 @@ def _beam_search(beams: int, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _end_of(tokenizer: Tokenizer) -> int:
     """The token that ends a text: the target language's own, or a tokenizer's separator where it has no other."""
-    for found in (tokenizer.target.eos_token_id, tokenizer.target.sep_token_id):
-        if found is not None:
-            return found
+    for end in (tokenizer.target.eos_token_id, tokenizer.target.sep_token_id):
+        if end is not None:
+            return end
     raise InputError(
         "The model learns where to stop from an end token, and this tokenizer has none. "
         'Add one: tok.add_special_tokens({"eos_token": "</s>"}).'

@@ -24,8 +24,8 @@ class SequenceObjective(TextObjective):
     @property
     def padding(self) -> int:
         """What rows are filled with: the padding token, or the end token of a tokenizer without one (GPT-2's)."""
-        found = self.tokenizer.pad_token_id
-        return (self.tokenizer.eos_token_id or 0) if found is None else found
+        pad = self.tokenizer.pad_token_id
+        return (self.tokenizer.eos_token_id or 0) if pad is None else pad
 
     def configure(self, config: dict[str, Any]) -> dict[str, Any]:
         """A head that reads the last token must know what padding is."""

@@ -134,9 +134,9 @@ def sentinels_of(tokenizer: Tokenizer) -> np.ndarray:
     vocabulary = tokenizer.get_vocab()
     for form in ("<extra_id_{}>", "▁<extra_id_{}>"):  # mT5's are ordinary pieces
         names = (form.format(n) for n in itertools.count())
-        found = [vocabulary[name] for name in itertools.takewhile(vocabulary.__contains__, names)]
-        if found:
-            return np.array(found, dtype=np.int64)
+        ids = [vocabulary[name] for name in itertools.takewhile(vocabulary.__contains__, names)]
+        if ids:
+            return np.array(ids, dtype=np.int64)
     raise InputError(
         "This tokenizer has no sentinels (<extra_id_0>, <extra_id_1> …), which stand for what is cut out. Train it "
         'with special_tokens=[f"<extra_id_{n}>" for n in reversed(range(100))].'

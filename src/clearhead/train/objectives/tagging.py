@@ -76,7 +76,7 @@ class Tagging(SequenceObjective):
         owner[space] = -1
 
         encoding = self.tokenizer(" ".join(words), return_special_tokens_mask=True, return_offsets_mapping=True)
-        whole = self.example(encoding, 0)
+        full = self.example(encoding, 0)
         added = np.asarray(encoding["special_tokens_mask"], dtype=bool)
         # a piece may begin with the space before its word, so its last character says whose it is
         ends = [int(owner[end - 1]) if end > start else -1 for start, end in encoding["offset_mapping"]]
@@ -87,10 +87,10 @@ class Tagging(SequenceObjective):
         head, tail = np.arange(text[0]), np.arange(text[-1] + 1, len(added))
         seen: set[int] = set()
         for start, stop in self._windows(word_of[text]):
-            kept = np.concatenate([head, text[start:stop], tail])
-            labels = np.full(len(kept), IGNORED, dtype=np.int32)
-            first = np.zeros(len(kept), dtype=np.int32)
-            for n, word in enumerate(word_of[kept].tolist()):
+            positions = np.concatenate([head, text[start:stop], tail])
+            labels = np.full(len(positions), IGNORED, dtype=np.int32)
+            first = np.zeros(len(positions), dtype=np.int32)
+            for n, word in enumerate(word_of[positions].tolist()):
                 if word < 0:
                     continue
                 first[n] = word not in seen
@@ -98,7 +98,7 @@ class Tagging(SequenceObjective):
                 seen.add(word)
             if (labels == IGNORED).all():
                 continue  # the rest of a word that is too long by itself
-            example = {name: values[kept] for name, values in whole.items()} | {"labels": labels}
+            example = {name: values[positions] for name, values in full.items()} | {"labels": labels}
             yield example | {"first": first} if self.all_pieces else example
 
     def _inside(self, number: int) -> int:
@@ -108,10 +108,10 @@ class Tagging(SequenceObjective):
 
     def _windows(self, words: np.ndarray) -> Iterator[tuple[int, int]]:
         """Pieces from … to, as many as fit, cut where a word begins (inside a word only where it alone is too long)."""
-        room = self.length - self.tokenizer.num_special_tokens_to_add()
+        capacity = self.length - self.tokenizer.num_special_tokens_to_add()
         start = 0
         while start < len(words):
-            stop = min(start + room, len(words))
+            stop = min(start + capacity, len(words))
             if stop < len(words):
                 cut = stop
                 while cut > start and words[cut] == words[cut - 1]:
@@ -135,10 +135,10 @@ class Tagging(SequenceObjective):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         out = model(**self.model_inputs(batch))
-        predicted, wanted = out.logits.argmax(-1).cpu(), batch.inputs["labels"].cpu()
-        counted = batch.extra["first"] if self.all_pieces else wanted != IGNORED
+        predicted, labels = out.logits.argmax(-1).cpu(), batch.inputs["labels"].cpu()
+        counted = batch.extra["first"] if self.all_pieces else labels != IGNORED
         sums = dict.fromkeys(SUMS, 0.0)
-        for chosen, gold, real in zip(predicted, wanted, counted, strict=True):
+        for chosen, gold, real in zip(predicted, labels, counted, strict=True):
             guesses, tags = ([self.labels.names[n] for n in row[real].tolist()] for row in (chosen, gold))
             for name, value in entity_sums(guesses, tags).items():
                 sums[name] += value
@@ -146,19 +146,21 @@ class Tagging(SequenceObjective):
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Precision, recall and F1 of whole names (where tags are of the kind B-X and I-X), and accuracy of words."""
-        told = super().report(sums)
+        metrics = super().report(sums)
         if any(name[:2] in ("B-", "I-") for name in self.labels.names):
             precision, recall = sums["true"] / max(sums["found"], 1), sums["true"] / max(sums["names"], 1)
             f1 = 2 * sums["true"] / max(sums["found"] + sums["names"], 1)
-            told |= {"f1": f1, "precision": precision, "recall": recall}
-        return told | {"accuracy": sums["right"] / max(sums["words"], 1)}
+            metrics |= {"f1": f1, "precision": precision, "recall": recall}
+        return metrics | {"accuracy": sums["right"] / max(sums["words"], 1)}
 
 
 def entity_sums(guesses: Sequence[str], tags: Sequence[str]) -> dict[str, float]:
     """Of one sentence: words, words tagged right, names there, names found, names found that are there."""
-    there, found = set(entities(tags)), set(entities(guesses))
+    gold, predicted = set(entities(tags)), set(entities(guesses))
     right = sum(a == b for a, b in zip(guesses, tags, strict=True))
-    return dict(zip(SUMS, map(float, (len(tags), right, len(there), len(found), len(there & found))), strict=True))
+    return dict(
+        zip(SUMS, map(float, (len(tags), right, len(gold), len(predicted), len(gold & predicted))), strict=True)
+    )
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -166,14 +168,14 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
     B-X begins a name, and so does I-X after another kind or outside: a missing B- is forgiven.
     """
-    found: list[tuple[str, int, int]] = []
+    spans: list[tuple[str, int, int]] = []
     kind, start = "", -1  # of the name that is open; -1: none
     for n, tag in enumerate([*tags, OUTSIDE]):
         mark, _, name = tag.partition("-")
         inside = mark in ("B", "I")
         if start >= 0 and (not inside or mark == "B" or name != kind):
-            found.append((kind, start, n))
+            spans.append((kind, start, n))
             start = -1
         if inside and start < 0:
             kind, start = name, n
-    return found
+    return spans

@@ -34,9 +34,9 @@ def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     if source_tokenizer is None and inputs.tokenizer is not None and inputs.tokenizer.separate_vocabs:
         source_tokenizer = inputs.tokenizer
     _check_source_tokenizer(kind, model, source_tokenizer)
-    asked = recipe.schedule
-    options = {"width": model.config.hidden_size} if asked.name == "noam" else {}
-    schedule(asked.name, recipe.steps or ENDLESS, asked.warmup, asked.final, **options | asked.options)
+    rates = recipe.schedule
+    options = {"width": model.config.hidden_size} if rates.name == "noam" else {}
+    schedule(rates.name, recipe.steps or ENDLESS, rates.warmup, rates.final, **options | rates.options)
     if recipe.evaluation.sample is not None:
         kind.check_sampling(model)
     if recipe.lora is not None:
