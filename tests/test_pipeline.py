@@ -6,11 +6,11 @@ import torch
 import clearhead as ch
 from clearhead.errors import InputError, TokenizerError
 from clearhead.models.bert import FAMILY as BERT
-from clearhead.models.bert import BertConfig
 from clearhead.models.transformer import FAMILY as TRANSFORMER
 from clearhead.models.transformer import TransformerConfig
 from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
+from tests.tiny import tiny_pipeline, tiny_translator
 
 WORDS = ["the cat sat on the mat", "a dog ran to the house", "the house of the cat is red", "un chat est sur le tapis"]
 
@@ -22,26 +22,13 @@ def gpt():
 
 @pytest.fixture(scope="module")
 def bert():
-    torch.manual_seed(0)
     tokenizer = train_tokenizer(WORDS * 5, kind="wordpiece", vocab_size=120, show_progress=False)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=32, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
-    return TextPipeline(BERT.make(config), tokenizer, name="small bert")
+    return tiny_pipeline("bert", tok=tokenizer, max_position_embeddings=32, shaken=False)
 
 
 @pytest.fixture(scope="module")
 def translator():
-    torch.manual_seed(0)
-    source = train_tokenizer(WORDS[:3] * 5, kind="bpe", vocab_size=300, show_progress=False)
-    target = train_tokenizer(WORDS[3:] * 20, kind="bpe", vocab_size=280, show_progress=False)
-    config = TransformerConfig(
-        vocab_size=len(target), source_vocab_size=len(source), tie_source_embeddings=False, hidden_size=16,
-        encoder_layers=1, num_hidden_layers=2, num_attention_heads=2, feedforward_size=32, max_position_embeddings=40,
-        pad_token_id=1, bos_token_id=target.eos_token_id, eos_token_id=target.eos_token_id,
-    )  # fmt: skip
-    return TextPipeline(TRANSFORMER.make(config), source.with_target(target), name="small translator")
+    return tiny_translator()
 
 
 def test_the_shipped_model_is_the_same_every_time(gpt):
@@ -117,7 +104,9 @@ def test_fill_gives_the_models_own_probabilities(bert):
     for guess in guesses[0]:
         assert guess.probability == pytest.approx(chances[first, guess.token_id].item(), rel=1e-5)
     assert guesses[0][0].probability == pytest.approx(chances[first].max().item(), rel=1e-5)
-    assert bert.tokenizer.decode([guesses[0][0].token_id]) in guesses[0][0].text
+    filled = ids["input_ids"][0].clone()
+    filled[first] = guesses[0][0].token_id
+    assert guesses[0][0].text == bert.tokenizer.decode(filled.tolist(), skip_special_tokens=True)
 
 
 def test_fill_refuses(bert, gpt):

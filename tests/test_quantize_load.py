@@ -1,6 +1,5 @@
 """ch.load(…, quantize=…): every family that writes, on the way from a folder to text, and the automatic choice."""
 
-import dataclasses
 import os
 
 import pytest
@@ -13,6 +12,7 @@ from clearhead.hub import precision
 from clearhead.nn import trace
 from clearhead.nn.fast.quantized import QuantizedEmbedding, QuantizedLinear
 from tests.fork_server import run_python
+from tests.tiny import fields_of, tiny
 
 # sizes that every family can be built with, by the names families use
 SIZES = {
@@ -22,7 +22,7 @@ SIZES = {
     "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "sep_token_id": 3,
     "decoder_start_token_id": 1, "forced_eos_token_id": None, "rotary_dim": 8, "window_size": 8, "band": 8,
     "block_size": 4, "cutoffs": [80, 100], "div_val": 2, "mem_len": 16, "clamp_len": 16,
-    "attention_types": [[["global", "local"], 1]],
+    "attention_layers": ["global", "local"],
 }  # fmt: skip
 WRITERS = [
     (name, task)
@@ -33,12 +33,9 @@ WRITERS = [
 
 
 def small(name: str, task: str, **more) -> models.Model:
-    family = models.family(name)
-    known = {field.name for field in dataclasses.fields(family.config)}
-    options = {key: value for key, value in {**SIZES, **more}.items() if key in known}
-    if "is_decoder" in known and task == "causal-lm":
-        options["is_decoder"] = True
-    return family.make(family.config(**options), task)
+    tied = {"tie_word_embeddings": models.family(name).config.tie_word_embeddings}
+    options = {key: value for key, value in (SIZES | tied | more).items() if key in fields_of(name)}
+    return tiny(name, task, shaken=False, **options)
 
 
 def folder_of(model: models.Model, where) -> str:

@@ -9,9 +9,8 @@ from safetensors.torch import load_file, save_file
 
 import clearhead as ch
 from clearhead.errors import CheckpointError, ConfigError, InputError
-from clearhead.models.bert import FAMILY, BertConfig
-from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
+from tests.tiny import tiny_pipeline
 
 st = pytest.importorskip("sentence_transformers")
 
@@ -21,14 +20,9 @@ TEXTS = ["The cat sat on the mat.", "a dog", "THE house of the cat is red, and t
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small BERT, saved as a plain model."""
-    torch.manual_seed(0)
     tokenizer = train_tokenizer([t.lower() for t in TEXTS] * 5, kind="wordpiece", vocab_size=120, show_progress=False)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=24, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=40, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
     path = tmp_path_factory.mktemp("bert") / "plain"
-    TextPipeline(FAMILY.make(config, "features"), tokenizer).save(path)
+    tiny_pipeline("bert", "features", tok=tokenizer, max_position_embeddings=40).save(path)
     return path
 
 

@@ -2,11 +2,8 @@
 
 import random
 
-import torch
-
-from clearhead.models.bert import FAMILY, BertConfig
-from clearhead.pipeline import TextPipeline
 from clearhead.text import train_tokenizer
+from tests.tiny import tiny_pipeline
 
 GOOD, BAD = "good fine great lovely warm".split(), "bad poor dull awful cold".split()
 NAMES, PLACES = "anna peter marie".split(), "berlin paris rome".split()
@@ -15,14 +12,11 @@ OTHER = "the film was a story of love and it ran in our town for long".split()
 
 def bert(folder, **more):
     """Saved as a plain model."""
-    torch.manual_seed(0)
     words = [*GOOD, *BAD, *NAMES, *PLACES, *OTHER]
     tokenizer = train_tokenizer(words * 5, kind="wordpiece", vocab_size=200, min_frequency=1, show_progress=False)
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=5, num_attention_heads=4, intermediate_size=64,
-        max_position_embeddings=40, pad_token_id=tokenizer.pad_token_id, initializer_range=0.2, **more,
-    )  # fmt: skip
-    TextPipeline(FAMILY.make(config, "features"), tokenizer).save(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 5, "num_attention_heads": 4, "intermediate_size": 64}
+    first = {"shaken": False, "initializer_range": 0.2, "hidden_dropout_prob": 0.1}
+    tiny_pipeline("bert", "features", tok=tokenizer, **sizes, **first, max_position_embeddings=40, **more).save(folder)
     return folder
 
 
