@@ -87,6 +87,11 @@ def test_imports_inside_train_go_down(path):
             assert below, f"{path.relative_to(SOURCE)} imports train/{other}, which is not below train/{room}"
 
 
+def test_every_room_stands():
+    rooms = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert rooms - {"__init__", "__main__", "__pycache__", "py.typed"} == set(FLOOR)
+
+
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
 def test_documents_state_this_order(name):
     """As `one` ← `two`, `three` ← …, each floor left of those that may import it."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.generate.grammar.automaton import DEAD
-from clearhead.generate.grammar.vocabulary import FIRST, OPEN, PLAIN, SPACE, Vocabulary
+from clearhead.generate.grammar.vocabulary import FIRST, OPEN, PLAIN, SPACE, GrammarVocabulary
 
 if TYPE_CHECKING:
     from clearhead.generate.grammar.grammar import Grammar
@@ -45,7 +45,9 @@ class _Transitions(NamedTuple):
 class GrammarConstraint:
     """A `TokenConstraint`. States are hashable and cost nothing to keep, so beams may share or copy them."""
 
-    def __init__(self, grammar: Grammar, vocabulary: Vocabulary, eos_ids: Sequence[int], leading_space: bool) -> None:
+    def __init__(
+        self, grammar: Grammar, vocabulary: GrammarVocabulary, eos_ids: Sequence[int], leading_space: bool
+    ) -> None:
         self.vocabulary, self.eos_ids = vocabulary, list(eos_ids)
         self.description = grammar.description
         self._grammar, self._automaton = grammar, grammar.automaton

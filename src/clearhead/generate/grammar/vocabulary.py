@@ -40,7 +40,7 @@ class _Read(NamedTuple):
     eats_space: bool = False
 
 
-class Vocabulary:
+class GrammarVocabulary:
     """
     texts      the bytes of each token that is text
     leaves     (vocab,): PLAIN, SPACE or OPEN, what follows each token
@@ -123,17 +123,17 @@ class Vocabulary:
         return places
 
 
-_KNOWN: WeakKeyDictionary[Tokenizer, dict[Any, Vocabulary]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Tokenizer, dict[Any, GrammarVocabulary]] = WeakKeyDictionary()
 
 
-def vocabulary_of(tokenizer: Tokenizer, size: int | None, not_text: Sequence[int]) -> Vocabulary:
+def vocabulary_of(tokenizer: Tokenizer, size: int | None, not_text: Sequence[int]) -> GrammarVocabulary:
     """The vocabulary of a tokenizer, kept from one call to the next. not_text: ids that end a text."""
     key = tokenizer.backend, size, tuple(not_text)
     known = _KNOWN.setdefault(tokenizer, {})
     if key not in known:
         for old in [old for old in known if old[0] is not tokenizer.backend]:  # it was changed since
             del known[old]
-        known[key] = Vocabulary(tokenizer, size, not_text)
+        known[key] = GrammarVocabulary(tokenizer, size, not_text)
     return known[key]
 
 
