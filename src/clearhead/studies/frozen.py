@@ -80,7 +80,7 @@ def frozen(
     vectors: dict[str, list[np.ndarray]] = {}
     training = model.training
     model.eval()
-    watch("FileOptions", 0, len(examples))
+    watch("Reading", 0, len(examples))
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
         batch = objective.collate([examples[n] for n in chosen]).to(model.device)
@@ -90,7 +90,7 @@ def frozen(
             column = vectors.setdefault(name, [np.zeros(0)] * len(examples))
             for n, row in zip(chosen, rows, strict=True):
                 column[n] = row.float().cpu().numpy()
-        watch("FileOptions", start + len(chosen), len(examples))
+        watch("Reading", start + len(chosen), len(examples))
     model.train(training)
     if place is not None:
         _write(place, vectors)
