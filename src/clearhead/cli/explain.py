@@ -52,7 +52,9 @@ def command(
 ) -> None:  # fmt: skip
     """Look inside a model: who looks at whom, which words mattered, what each layer would say.
 
-    One question, one text, any model. The answer is drawn in the terminal;
+    Attention weights, attribution (saliency), activation patching, the logit
+    lens (hidden-states), head ablation, neurons, beam search, KV cache …:
+    one question, one text, any model. The answer is drawn in the terminal;
     --save writes it as one page that works offline, as JSON or as a table.
 
     Examples:
@@ -79,37 +81,37 @@ def command(
             raise InputError(f"--list lists all questions. For one of them: clearhead explain {name} --show")
         _list(load(model) if model else None, as_json)
         return
-    asked = question(name)
+    chosen = question(name)
     if show:
-        _show(asked, load(model) if model else None, as_json)
+        _show(chosen, load(model) if model else None, as_json)
         return
-    params = asked.checked(_named(settings or []))
+    params = chosen.checked(_named(settings or []))
     check_target(save, overwrite, browse)
-    given = _text(asked, text, file)
+    text = _text(chosen, text, file)
     model = model or DEFAULT
     pipe = load(model)
-    for param in asked.params:
+    for param in chosen.params:
         if param.kind == "model" and params[param.name] is not None:
             params[param.name] = load(params[param.name])
-    with waiting(f"{asked.title}  Asking {model} …"):
-        finding = asked.ask(pipe, given, second, **params)
+    with waiting(f"{chosen.title}  Asking {model} …"):
+        finding = chosen.ask(pipe, text, second, **params)
     show_finding(finding, as_json, as_csv, save, browse)
 
 
-# ---- what is asked
+# ---- what is given
 
 
 def _named(settings: list[str]) -> dict[str, str]:
-    found = {}
+    values = {}
     for one in settings:
         name, equals, value = one.partition("=")
         if not equals or not name.strip():
             raise InputError(f"--set takes NAME=VALUE, such as --set layer=3, not {one!r}.")
-        found[name.strip().replace("-", "_")] = value
-    return found
+        values[name.strip().replace("-", "_")] = value
+    return values
 
 
-def _text(asked: Question, text: str | None, file: Path | None) -> str:
+def _text(question: Question, text: str | None, file: Path | None) -> str:
     if text is not None and file is not None:
         raise InputError("Give the text or --file, not both.")
     if file is not None:
@@ -121,9 +123,9 @@ def _text(asked: Question, text: str | None, file: Path | None) -> str:
             raise InputError(f"{file} is no text in UTF-8 (byte {error.start}). Save it as UTF-8.") from error
     if text == "-":
         return sys.stdin.read().strip("\n")
-    if text is None and asked.text:
+    if text is None and question.text:
         raise InputError(
-            f'There is no text. Give it in quotes: clearhead explain {asked.name} "A robot must obey" '
+            f'There is no text. Give it in quotes: clearhead explain {question.name} "A robot must obey" '
             "(or - for standard input, or --file)."
         )
     return text or ""
@@ -156,22 +158,22 @@ def _list(pipe: Pipeline | None, as_json: bool) -> None:
     note('\nAsk:      clearhead explain saliency "A robot must obey"\nSet more: clearhead explain saliency --show')
 
 
-def _show(asked: Question, pipe: Pipeline | None, as_json: bool) -> None:
+def _show(question: Question, pipe: Pipeline | None, as_json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
     if as_json:
-        print_json(asked.to_dict())
+        print_json(question.to_dict())
         return
     console = out()
-    console.print(Text.assemble((asked.name, "bold"), "  ", asked.title))
-    console.print(Text(asked.help))
-    if asked.second:
-        console.print(Text(SECOND[asked.second]))
-    reason = None if pipe is None else asked.fits(pipe)
+    console.print(Text.assemble((question.name, "bold"), "  ", question.title))
+    console.print(Text(question.help))
+    if question.second:
+        console.print(Text(SECOND[question.second]))
+    reason = None if pipe is None else question.fits(pipe)
     if reason is not None:
         console.print(Text(f"Not this model: {reason}", style="red"))
-    params = asked.params if pipe is None else asked.params_for(pipe)
+    params = question.params if pipe is None else question.params_for(pipe)
     if not params:
         console.print(Text("There is nothing to set.", style="dim"))
         return

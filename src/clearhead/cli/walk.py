@@ -29,7 +29,7 @@ def command(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Follow one token of a text through one layer of a real model, step by step.
+    """Follow one token through the forward pass of one layer of a real model, step by step.
 
     Embedding, query, key and value, scores, mask, softmax, weighted sum, feed-forward, and the scores of every
     word: the numbers shown are the model's own, and each step names the tap that keeps them in Python.

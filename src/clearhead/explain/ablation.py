@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.attention_site import AttentionSide, AttentionSite, attention_site
-from clearhead.explain.capabilities import has_probabilities, reads_text
+from clearhead.explain.capabilities import has_attention, has_probabilities, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count
 from clearhead.explain.inference import eval_mode
@@ -153,8 +153,8 @@ def _answer(pipe: Pipeline, text: str, second: str | None, chosen: str | None, k
 
 
 QUESTION = Question(
-    name="ablation", kind="ablation", group="attention", answer=_answer, checks=(reads_text, has_probabilities),
-    second="pair",
+    name="ablation", kind="ablation", group="attention", answer=_answer,
+    checks=(reads_one_input, has_attention, has_probabilities), second="pair",
     params=(
         LAYERS, HEADS, ANSWER_POSITION, chosen_word("ablation.chosen"),
         Setting(name="how", key="ablation.how", type=Literal["zero", "mean"], default="zero"), SIDE, TARGET,

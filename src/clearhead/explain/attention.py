@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.attention_site import AttentionSide, AttentionSite, attention_site
-from clearhead.explain.capabilities import reads_text
+from clearhead.explain.capabilities import has_attention, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices
 from clearhead.explain.inference import call, eval_mode
@@ -133,13 +133,13 @@ def attention(
             picked = weights[0, heads].float()
             past = picked.shape[-1] - len(keys)
             own, memory = picked[..., past:], picked[..., :past]
-            share = memory.sum(-1, keepdim=True) if past else None
+            on_memory = memory.sum(-1, keepdim=True) if past else None
             has_memory = past > 0
-            summaries[layer] = measures.summarize(layer, heads, own, share)
+            summaries[layer] = measures.summarize(layer, heads, own, on_memory)
             if join_queries is not None and join_keys is not None:
                 own = join_queries @ own @ join_keys
-                share = None if share is None else join_queries @ share
-            kept[layer] = (own if share is None else torch.cat((share, own), -1)).cpu()
+                on_memory = None if on_memory is None else join_queries @ on_memory
+            kept[layer] = (own if on_memory is None else torch.cat((on_memory, own), -1)).cpu()
             return weights
 
         return keep
@@ -186,8 +186,8 @@ class _Measures:
 
     def summarize(self, layer: int, heads: list[int], weights: Tensor, memory: Tensor | None) -> list[HeadSummary]:
         """weights (heads, query, key) of the text; memory (heads, query, 1): what is spent on remembered states."""
-        whole = weights if memory is None else torch.cat((weights, memory), -1)
-        entropy = (-torch.xlogy(whole, whole).sum(-1).mean(-1) / math.log(2)).clamp(min=0)
+        all_weights = weights if memory is None else torch.cat((weights, memory), -1)
+        entropy = (-torch.xlogy(all_weights, all_weights).sum(-1).mean(-1) / math.log(2)).clamp(min=0)
         nothing = torch.full_like(entropy, math.nan)
         to_separator = (weights * self.sinks)[:, self.from_query :].sum(-1).mean(-1)
         if self.cross:
@@ -233,6 +233,7 @@ def _joining(units: Sequence[Unit], *, mean: bool, device: torch.device) -> Tens
 # ---- as a question
 
 QUESTION = Question(
-    name="attention", kind="attention", group="attention", answer=attention, checks=(reads_text,), second="pair",
+    name="attention", kind="attention", group="attention", answer=attention,
+    checks=(reads_one_input, has_attention), second="pair",
     params=(LAYERS, HEADS, Setting(name="words", key="attention.words", type=bool, default=False), SIDE, TARGET),
 )  # fmt: skip

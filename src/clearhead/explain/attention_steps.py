@@ -14,7 +14,7 @@ import numpy as np
 
 from clearhead.errors import InputError
 from clearhead.explain.attention_site import AttentionSide, attention_site
-from clearhead.explain.capabilities import no_segment_memory, reads_text
+from clearhead.explain.capabilities import has_attention, no_segment_memory, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.inference import call, eval_mode
 from clearhead.explain.query_key import adds
@@ -97,5 +97,5 @@ def attention_steps(
 
 QUESTION = Question(
     name="attention-steps", kind="attention-steps", group="attention", answer=attention_steps,
-    checks=(reads_text, no_segment_memory), second="pair", params=(LAYER, SIDE, TARGET),
+    checks=(reads_one_input, has_attention, no_segment_memory), second="pair", params=(LAYER, SIDE, TARGET),
 )  # fmt: skip

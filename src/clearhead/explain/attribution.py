@@ -198,22 +198,22 @@ def gradient(explained: Explained, times_input: bool) -> Attributions:
 
 
 def integrated_gradients(explained: Explained, steps: int) -> Attributions:
-    """The average of the gradients on the straight way from the baselines, by Gauss–Legendre points."""
+    """The average of the gradients on the straight path from the baselines, by Gauss–Legendre points."""
     result, contributions = Attributions.nothing(explained), explained.blank()
     result.unexplained = np.zeros(len(explained.ids))
     baselines = explained.baselines
     points, weights = np.polynomial.legendre.leggauss(steps)  # on (-1, 1)
-    way = [(float(point + 1) / 2, float(weight) / 2) for point, weight in zip(points, weights, strict=True)]
+    path = [(float(x + 1) / 2, float(weight) / 2) for x, weight in zip(points, weights, strict=True)]
 
-    def between(share: float) -> Callable[[int, Tensor], Tensor]:
-        return lambda side, x: baselines[side] + share * (x - baselines[side])
+    def between(fraction: float) -> Callable[[int, Tensor], Tensor]:
+        return lambda side, x: baselines[side] + fraction * (x - baselines[side])
 
     for chosen in explained.batches():
         mean: list[Tensor] = []
-        for share, weight in way:
-            gradients = [_wide(gradient) * weight for gradient in _gradients(explained, chosen, between(share))[1]]
+        for fraction, weight in path:
+            gradients = [_wide(gradient) * weight for gradient in _gradients(explained, chosen, between(fraction))[1]]
             mean = [a + b for a, b in zip(mean, gradients, strict=True)] if mean else gradients
-        begin, end = (forward(explained, chosen, between(share)) for share in (0.0, 1.0))
+        begin, end = (forward(explained, chosen, between(fraction)) for fraction in (0.0, 1.0))
         result.note(chosen, end)
         apart = [_wide(x - n) for x, n in zip(end.entered, baselines, strict=True)]
         explained.fill(contributions, chosen, [(g * d).sum(-1) for g, d in zip(mean, apart, strict=True)])

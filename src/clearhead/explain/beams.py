@@ -109,15 +109,12 @@ def beams(
     if not pipe.model.can_generate:
         raise InputError(say("explain.does_not_write", task=pipe.model.task))
     checked_count("beside", beside, least=0)
-    search: dict[str, Any] = {
-        "num_beam_groups": 1,
-        "diversity_penalty": 0.0,
-        "num_return_sequences": 1,
-        "do_sample": False,
-    }
-    asked: dict[str, Any] = {"num_beams": num_beams, "max_new_tokens": max_new_tokens, "length_penalty": length_penalty,
-             "early_stopping": early_stopping, "src_lang": src_lang, "tgt_lang": tgt_lang}  # fmt: skip
-    writing = as_text(pipe).watch(text, **search, **asked)
+    options: dict[str, Any] = {
+        "num_beams": num_beams, "num_beam_groups": 1, "diversity_penalty": 0.0, "num_return_sequences": 1,
+        "do_sample": False, "max_new_tokens": max_new_tokens, "length_penalty": length_penalty,
+        "early_stopping": early_stopping, "src_lang": src_lang, "tgt_lang": tgt_lang,
+    }  # fmt: skip
+    writing = as_text(pipe).watch(text, **options)
     run, target = writing.run, pipe.tokenizer.target
     tree = _Tree(lambda ids: display_texts(target, ids))
     with eval_mode(pipe.model):
@@ -198,11 +195,11 @@ class _Tree:
         return final, ends
 
     def path(self, node: int) -> list[int]:
-        found = []
+        path = []
         while node >= 0:
-            found.append(node)
+            path.append(node)
             node = self.nodes[node].parent
-        return found[::-1]
+        return path[::-1]
 
 
 # ---- as a question

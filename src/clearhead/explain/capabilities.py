@@ -27,10 +27,26 @@ def has_tokenizer(pipe: Pipeline) -> Reason:
     return _refusal(lambda: pipe.tokenizer)
 
 
-def reads_text(pipe: Pipeline) -> Reason:
+def reads_one_input(pipe: Pipeline) -> Reason:
+    """One input at a time, through a codec of any kind: a tokenizer, an image processor …"""
     if isinstance(pipe.model.head, ChoiceHead):
         return say("explain.reads_several_texts", task=pipe.model.task)
-    return has_tokenizer(pipe)
+    return has_tokenizer(pipe) if pipe.codec is None else None
+
+
+def has_attention(pipe: Pipeline) -> Reason:
+    return _has_part(pipe, "attention")
+
+
+def has_feed_forward(pipe: Pipeline) -> Reason:
+    return _has_part(pipe, "feedforward")
+
+
+def _has_part(pipe: Pipeline, part: str) -> Reason:
+    layers = [layer for stack in pipe.model.stacks.values() for layer in stack.layers]
+    if all(getattr(layer, part, None) is None for layer in layers):
+        return say(f"explain.no_{part}", family=pipe.model.family.title)
+    return None
 
 
 def says_words(pipe: Pipeline) -> Reason:
@@ -70,8 +86,9 @@ def no_segment_memory(pipe: Pipeline) -> Reason:
 
 
 def has_kv_cache(pipe: Pipeline) -> Reason:
-    recurrent = hasattr(pipe.model.config, "mem_len")
-    return say("explain.memory_for_cache", family=pipe.model.family.title) if recurrent else None
+    if hasattr(pipe.model.config, "mem_len"):
+        return say("explain.memory_for_cache", family=pipe.model.family.title)
+    return has_attention(pipe)
 
 
 def need_sklearn(what: Message) -> None:

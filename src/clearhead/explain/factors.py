@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import has_sklearn, need_sklearn, reads_text
+from clearhead.explain.capabilities import has_feed_forward, has_sklearn, need_sklearn, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count
 from clearhead.explain.neurons import StackSide, activations_of, side_or_none
@@ -128,7 +128,8 @@ def _answer(pipe: Pipeline, text: str, second: str | None, k: int, side: str, **
 
 
 QUESTION = Question(
-    name="factors", kind="factors", group="neurons", answer=_answer, checks=(reads_text, has_sklearn), second="pair",
+    name="factors", kind="factors", group="neurons", answer=_answer,
+    checks=(reads_one_input, has_feed_forward, has_sklearn), second="pair",
     params=(
         LAYERS, Setting(name="factors", key="factors.factors", type=int, least=1, most=64), count("factors.k", 8),
         SEED, STACK, TARGET, NEW_TOKENS,

@@ -47,11 +47,11 @@ class Finding:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """One file, by its ending: .html (a picture that works offline), .json or .csv. Whole, or not at all."""
         target = Path(path).expanduser()
-        ways = {".html": self._page, ".json": lambda: json.dumps(self.to_dict(), ensure_ascii=False),
+        writers = {".html": self._page, ".json": lambda: json.dumps(self.to_dict(), ensure_ascii=False),
                 ".csv": self.to_csv}  # fmt: skip
-        if target.suffix.lower() not in ways:
+        if target.suffix.lower() not in writers:
             raise InputError(f"A finding is saved as .html, .json or .csv, not as {target.name!r}.")
-        text = ways[target.suffix.lower()]()
+        text = writers[target.suffix.lower()]()
         atomic_write(target, text.encode("utf-8"), InputError)
         return target
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import reads_text, says_words
+from clearhead.explain.capabilities import reads_one_input, says_words
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_indices
 from clearhead.explain.inference import call, eval_mode
@@ -307,7 +307,7 @@ def _two_likeliest(
 
 
 QUESTION = Question(
-    name="hidden-states", kind="hidden-states", group="layers", answer=_answer, checks=(reads_text, says_words),
+    name="hidden-states", kind="hidden-states", group="layers", answer=_answer, checks=(reads_one_input, says_words),
     second="pair",
     params=(
         replace(POSITIONS, key="hidden-states.positions"), chosen_word("hidden-states.chosen"),
@@ -315,8 +315,8 @@ QUESTION = Question(
     ),
 )  # fmt: skip
 COMPARISON_QUESTION = Question(
-    name="comparison", kind="comparison", group="layers", answer=_answer_comparison, checks=(reads_text, says_words),
-    second="pair",
+    name="comparison", kind="comparison", group="layers", answer=_answer_comparison,
+    checks=(reads_one_input, says_words), second="pair",
     params=(
         Setting(name="candidates", key="comparison.candidates", type=str),
         replace(POSITION, key="comparison.position"), WRITTEN_SO_FAR,

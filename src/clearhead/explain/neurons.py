@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import need_sklearn, reads_text
+from clearhead.explain.capabilities import has_feed_forward, has_tokenizer, need_sklearn, reads_one_input
 from clearhead.explain.continuation import continued
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_index, checked_indices
@@ -26,6 +26,7 @@ from clearhead.explain.question import Question
 from clearhead.explain.settings import LAYER, LAYERS, NEW_TOKENS, SEED, STACK, TARGET, Setting, count
 from clearhead.explain.word_choice import lines_of
 from clearhead.messages import say
+from clearhead.nn.embedding import TokenEmbedder
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline, Reading
@@ -113,9 +114,9 @@ class TopTokens(Finding):
 
     def table(self) -> Iterator[Iterable[Any]]:
         yield ["rank", "text", "position", "token", "activation", "context"]
-        for rank, found in enumerate(self.contexts, start=1):
-            around = "".join(token.text for token in found.tokens)
-            yield [rank, found.text, found.position, found.token.text, found.activation, around]
+        for rank, one in enumerate(self.contexts, start=1):
+            around = "".join(token.text for token in one.tokens)
+            yield [rank, one.text, one.position, one.token.text, one.activation, around]
 
 
 def neurons(
@@ -140,16 +141,18 @@ def neurons(
     max_new_tokens   let the model go on with the text first, and look at what it writes too
     """
     fired = activations_of(pipe, text, layers, side=side, pair=pair, target=target, max_new_tokens=max_new_tokens)
-    whole = fired.activations
-    strength = np.abs(whole).max(axis=1)
+    activations = fired.activations
+    strength = np.abs(activations).max(axis=1)
     chosen = np.argsort(-strength, kind="stable")[: checked_count("top", top) if top is not None else len(strength)]
     groups: list[int] | None = None
     if clusters is not None:
-        found = _clusters(whole[chosen], checked_count("clusters", clusters), seed)
-        order = np.argsort(found, kind="stable")
-        chosen, groups = chosen[order], found[order].tolist()
+        numbers = _clusters(activations[chosen], checked_count("clusters", clusters), seed)
+        order = np.argsort(numbers, kind="stable")
+        chosen, groups = chosen[order], numbers[order].tolist()
     shown = [fired.name(int(n)) for n in chosen]
-    return Neurons(pipe.name, fired.side, fired.tokens, fired.layers, shown, len(whole), whole[chosen], groups)
+    return Neurons(
+        pipe.name, fired.side, fired.tokens, fired.layers, shown, len(activations), activations[chosen], groups
+    )
 
 
 def top_tokens(
@@ -277,14 +280,15 @@ def _stack(pipe: Pipeline, side: StackSide | None) -> Stack:
 
 
 def _through(pipe: Pipeline, inputs: dict[str, Tensor], side: StackSide | None) -> None:
-    """Run the layers, without scoring any words."""
+    """Run the layers."""
     model: Any = pipe.model
     if model.is_encoder_decoder:
         memory = model.encode(inputs["input_ids"], inputs.get("attention_mask"), None)
         if side == "decoder":
             model.decoder(inputs["decoder_input_ids"], memory=memory)
         return
-    model.stack(**inputs)
+    run = model.stack if isinstance(model.stack.embed, TokenEmbedder) else model  # without scoring any words
+    run(**inputs)
 
 
 def _one(pipe: Pipeline, text: Any, side: StackSide | None) -> tuple[Reading, bool]:
@@ -331,9 +335,9 @@ def _clusters(activations: np.ndarray, groups: int, seed: int) -> np.ndarray:
     if groups > len(activations):
         raise InputError(say("explain.too_many_clusters", clusters=groups, neurons=len(activations)))
     length = np.linalg.norm(activations, axis=1, keepdims=True)
-    found = KMeans(groups, n_init=10, random_state=seed).fit_predict(activations / np.where(length > 0, length, 1))
+    clusters = KMeans(groups, n_init=10, random_state=seed).fit_predict(activations / np.where(length > 0, length, 1))
     names: dict[int, int] = {}
-    return np.array([names.setdefault(int(n), len(names)) for n in found])
+    return np.array([names.setdefault(int(n), len(names)) for n in clusters])
 
 
 # ---- as a question
@@ -367,14 +371,16 @@ def side_or_none(side: str) -> Any:
 
 
 QUESTION = Question(
-    name="neurons", kind="neurons", group="neurons", answer=_answer, checks=(reads_text,), second="pair",
+    name="neurons", kind="neurons", group="neurons", answer=_answer,
+    checks=(reads_one_input, has_feed_forward), second="pair",
     params=(
         LAYERS, count("neurons.k", 50),
         Setting(name="clusters", key="neurons.clusters", type=int, least=1, most=100), SEED, STACK, TARGET, NEW_TOKENS,
     ),
 )  # fmt: skip
 TOP_TOKENS_QUESTION = Question(
-    name="top-tokens", kind="top-tokens", group="neurons", answer=_answer_top_tokens, checks=(reads_text,),
+    name="top-tokens", kind="top-tokens", group="neurons", answer=_answer_top_tokens,
+    checks=(reads_one_input, has_tokenizer, has_feed_forward),
     params=(
         replace(LAYER, default=-1), Setting(name="neuron", key="top-tokens.neuron", type=int),
         count("top-tokens.k", 10),

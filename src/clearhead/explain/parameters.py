@@ -87,10 +87,10 @@ def _published(name: str) -> Description:
 
 
 def _piece(part: Part) -> ParameterGroup:
-    whole = math.prod(part.shape) * part.count
+    numbers = math.prod(part.shape) * part.count
     stack = _stack(part.name)
     return ParameterGroup(stack, _part(part.name), part.name, list(part.shape), part.count, part.parameters,
-                 whole - part.parameters)  # fmt: skip
+                 numbers - part.parameters)  # fmt: skip
 
 
 def _stack(name: str) -> str:

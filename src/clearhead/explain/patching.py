@@ -18,7 +18,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.attention_site import AttentionSide, AttentionSite, attention_site
-from clearhead.explain.capabilities import has_probabilities, reads_text
+from clearhead.explain.capabilities import has_probabilities, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_indices
 from clearhead.explain.inference import eval_mode
@@ -168,8 +168,8 @@ def patching(
 
 def _named(pipe: Pipeline, tap: str, side: str) -> tuple[str, str]:
     """A tap as a layer knows it, and whose layers are meant; the whole name may be given, "encoder.layers.*.output"."""
-    found = re.fullmatch(r"(?:(encoder|decoder)\.)?layers\.\*\.(.+)", tap)
-    whose, tap = (found[1], found[2]) if found else (None, tap)
+    full_name = re.fullmatch(r"(?:(encoder|decoder)\.)?layers\.\*\.(.+)", tap)
+    whose, tap = (full_name[1], full_name[2]) if full_name else (None, tap)
     if side == "auto":
         if pipe.model.is_encoder_decoder:
             return tap, whose or ("decoder" if tap.startswith("cross_attention.") else "encoder")
@@ -352,7 +352,7 @@ def _answer(
 
 
 QUESTION = Question(
-    name="patching", kind="patching", group="why", answer=_answer, checks=(reads_text, has_probabilities),
+    name="patching", kind="patching", group="why", answer=_answer, checks=(reads_one_input, has_probabilities),
     second="needed",
     params=(
         Setting(name="tap", key="patching.tap", choices=TAPS, default="output"),

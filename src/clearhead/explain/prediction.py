@@ -146,8 +146,8 @@ def _one(what: AnswerKind, labels: Iterable[str], logits: Tensor, position: int 
     """One of several labels, by softmax."""
     scores = logits.float()
     rows = zip(labels, scores.softmax(-1).tolist(), scores.tolist(), strict=True)
-    found = [LabelScore(*row) for row in rows]
-    return PredictedAnswer(what, position, sorted(found, key=lambda choice: -choice.score))
+    scored = [LabelScore(*row) for row in rows]
+    return PredictedAnswer(what, position, sorted(scored, key=lambda choice: -choice.score))
 
 
 def _sequence(pipe: Pipeline, labels: list[str], logits: Tensor) -> PredictedAnswer:
@@ -158,27 +158,26 @@ def _sequence(pipe: Pipeline, labels: list[str], logits: Tensor) -> PredictedAns
     if kind == "multi_label_classification":
         scores = logits.float()
         rows = zip(labels, scores.sigmoid().tolist(), scores.tolist(), strict=True)
-        return PredictedAnswer(
-            "labels", None, sorted((LabelScore(*row) for row in rows), key=lambda choice: -choice.score)
-        )
+        ranked = sorted((LabelScore(*row) for row in rows), key=lambda choice: -choice.score)
+        return PredictedAnswer("labels", None, ranked)
     return _one("label", labels, logits)
 
 
 def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed: bool) -> list[PredictedAnswer]:
     """The likeliest words for every mask in the text."""
     mask = pipe.tokenizer.mask_token_id
-    places = [n for n, token in enumerate(reading.units) if token.id == mask]
-    if needed and not places:
+    masks = [n for n, token in enumerate(reading.units) if token.id == mask]
+    if needed and not masks:
         raise InputError(say("explain.no_mask", mask=pipe.tokenizer.mask_token))
-    found = []
-    for position in places:
+    answers = []
+    for position in masks:
         scores = logits[position].float()
         best = scores.topk(min(top_k, len(scores)))
-        chances = scores.softmax(-1)[best.indices].tolist()
+        probabilities = scores.softmax(-1)[best.indices].tolist()
         words = display_texts(pipe.tokenizer, best.indices.tolist())
-        rows = zip(words, chances, best.values.tolist(), strict=True)
-        found.append(PredictedAnswer("word", position, [LabelScore(*row) for row in rows]))
-    return found
+        rows = zip(words, probabilities, best.values.tolist(), strict=True)
+        answers.append(PredictedAnswer("word", position, [LabelScore(*row) for row in rows]))
+    return answers
 
 
 def _spans(pipe: Pipeline, reading: Reading, start: Tensor, end: Tensor, top_k: int) -> list[PredictedAnswer]:
@@ -190,26 +189,26 @@ def _spans(pipe: Pipeline, reading: Reading, start: Tensor, end: Tensor, top_k: 
     best = log_p.masked_fill(~possible, -torch.inf).flatten().topk(min(top_k, int(possible.sum())))
     spans = [divmod(n, len(start)) for n in best.indices.tolist()]
     ids = [token.id for token in reading.units]
-    found = [
+    answers = [
         LabelScore(pipe.tokenizer.decode(ids[a : b + 1]).strip(), float(log_p[a, b].exp()), float(score[a, b]))
         for a, b in spans
     ]
-    return [PredictedAnswer("span", spans[0][0], found, last=spans[0][1])] if spans else []
+    return [PredictedAnswer("span", spans[0][0], answers, last=spans[0][1])] if spans else []
 
 
 def _choose(pipe: Pipeline, text: str, choices: list[str] | None) -> Prediction:
     """Multiple choice: each continuation is read with the text, alone, and their scores are compared."""
-    given = choices if isinstance(choices, list | tuple) else []
-    if len(given) < 2 or not all(isinstance(choice, str) and choice.strip() for choice in given):
+    continuations = choices if isinstance(choices, list | tuple) else []
+    if len(continuations) < 2 or not all(isinstance(choice, str) and choice.strip() for choice in continuations):
         raise InputError(say("explain.two_choices"))
     if not isinstance(text, str) or not text.strip():
-        raise InputError("There is no text to explain. Give at least one word.")
-    both = pipe.tokenizer([text] * len(given), list(given), padding=True, return_tensors="pt")
-    inputs = {name: value[None].to(pipe.model.device) for name, value in both.items()}
+        raise InputError(say("questions.no_text"))
+    pairs = pipe.tokenizer([text] * len(continuations), list(continuations), padding=True, return_tensors="pt")
+    inputs = {name: value[None].to(pipe.model.device) for name, value in pairs.items()}
     with eval_mode(pipe.model):
         out = pipe.model(**inputs)
     tokens = units_of_ids(pipe.tokenizer, pipe.tokenizer.encode(text), text)
-    return Prediction(pipe.name, pipe.model.task, tokens, [_one("label", given, out.logits[0])])
+    return Prediction(pipe.name, pipe.model.task, tokens, [_one("label", continuations, out.logits[0])])
 
 
 # ---- as a question

@@ -10,7 +10,7 @@ import numpy as np
 
 from clearhead.errors import InputError
 from clearhead.explain.attention_site import AttentionSide, attention_site
-from clearhead.explain.capabilities import no_segment_memory, reads_text
+from clearhead.explain.capabilities import has_attention, no_segment_memory, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_index
 from clearhead.explain.inference import call, eval_mode
@@ -114,6 +114,7 @@ def adds(stack: Stack, attention: Any) -> bool:
 # ---- as a question
 
 QUESTION = Question(
-    name="query-key", kind="query-key", group="attention", answer=query_key, checks=(reads_text, no_segment_memory),
-    second="pair", params=(LAYER, HEAD, replace(POSITION, default=-1), SIDE, TARGET),
+    name="query-key", kind="query-key", group="attention", answer=query_key,
+    checks=(reads_one_input, has_attention, no_segment_memory), second="pair",
+    params=(LAYER, HEAD, replace(POSITION, default=-1), SIDE, TARGET),
 )  # fmt: skip

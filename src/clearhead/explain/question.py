@@ -12,6 +12,7 @@ from clearhead.explain.settings import ModelSetting, Setting
 from clearhead.messages import Message, say
 from clearhead.pipeline import Pipeline
 from clearhead.schema import shown
+from clearhead.text import Tokenizer
 
 Answer = Callable[..., Finding]  # (pipe, text, second text or None, **values)
 Check = Callable[[Pipeline], Message | str | None]
@@ -71,10 +72,13 @@ class Question:
                 )
         return {name: param.parse(params.get(name)) for name, param in known.items()}
 
-    def ask(self, pipe: Pipeline, text: str, /, second: str | None = None, **params: Any) -> Finding:
-        """The finding. Whatever is wrong with what was asked is an InputError, before the model runs if possible."""
+    def ask(self, pipe: Pipeline, text: Any, /, second: str | None = None, **params: Any) -> Finding:
+        """The finding. Whatever is wrong with what was asked is an InputError, before the model runs if possible.
+
+        text   or whatever else the pipeline's codec takes: a picture, say
+        """
         values = self.checked(params)
-        second = self._checked_texts(text, second)
+        second = self._checked_texts(pipe, text, second)
         if (reason := self.fits(pipe)) is not None:
             raise InputError(reason)
         for param in self.params:
@@ -82,14 +86,16 @@ class Question:
                 raise InputError(say("questions.load_first", name=param.name, model=shown(values[param.name])))
         return self.answer(pipe, text, second, **values)
 
-    def _checked_texts(self, text: str, second: str | None) -> str | None:
-        """The second text, None where it is empty."""
-        for which, value in (("the_text", text), ("the_second_text", second)):
-            if value is not None and not isinstance(value, str):
-                got = type(value).__name__
-                raise InputError(say("questions.text_is_string", which=say(f"questions.{which}"), got=got))
-        second = second if second and second.strip() else None
-        if self.text and not (text and text.strip()):
+    def _checked_texts(self, pipe: Pipeline, text: Any, second: Any) -> Any:
+        """The second text, None where it is empty. Of what is no text, the codec knows what it can be."""
+        if isinstance(pipe.codec, Tokenizer | None):
+            for which, value in (("the_text", text), ("the_second_text", second)):
+                if value is not None and not isinstance(value, str):
+                    got = type(value).__name__
+                    raise InputError(say("questions.text_is_string", which=say(f"questions.{which}"), got=got))
+        if isinstance(second, str) and not second.strip():
+            second = None
+        if self.text and (text is None or (isinstance(text, str) and not text.strip())):
             raise InputError(say("questions.no_text"))
         if second is not None and not self.second:
             raise InputError(say("questions.one_text", question=self.name))

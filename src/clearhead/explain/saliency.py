@@ -21,7 +21,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.attribution import Attributions, Explained, gradient, integrated_gradients, occlusion
-from clearhead.explain.capabilities import has_outputs_to_attribute, reads_text
+from clearhead.explain.capabilities import has_outputs_to_attribute, reads_one_input
 from clearhead.explain.continuation import continued
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_indices
@@ -289,7 +289,7 @@ def _answer(
 
 
 QUESTION = Question(
-    name="saliency", kind="saliency", group="why", answer=_answer, checks=(reads_text, has_outputs_to_attribute),
+    name="saliency", kind="saliency", group="why", answer=_answer, checks=(reads_one_input, has_outputs_to_attribute),
     second="pair",
     params=(
         Setting(name="method", key="saliency.method", type=Method, default=METHODS[0]),

@@ -29,7 +29,7 @@ _OTHERS = ("min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")  # act after th
 
 
 @dataclass(frozen=True)
-class Chance:
+class SampledCandidate:
     """One token: its chance as the model gives it, and after all filters (0: it was cut)."""
 
     token: str
@@ -75,7 +75,7 @@ class Sampling(Finding):
     source: str | None
     settings: dict[str, float | None]
     stages: list[Stage]
-    candidates: list[Chance]
+    candidates: list[SampledCandidate]
     rest: np.ndarray
     draws: list[Draw]
 
@@ -112,44 +112,41 @@ def sampling(
     if not pipe.model.can_generate:
         raise InputError(say("explain.does_not_write", task=pipe.model.task))
     checked_count("draws", draws), checked_count("show", show)
-    asked: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "src_lang": src_lang,
-        "tgt_lang": tgt_lang,
-    }
-    run = as_text(pipe).watch(text, do_sample=True, num_beams=1, num_return_sequences=draws, seed=seed, **asked).run
+    options: dict[str, Any] = {
+        "do_sample": True, "num_beams": 1, "num_return_sequences": draws, "seed": seed, "temperature": temperature,
+        "top_k": top_k, "top_p": top_p, "src_lang": src_lang, "tgt_lang": tgt_lang,
+    }  # fmt: skip
+    run = as_text(pipe).watch(text, **options).run
     with eval_mode(pipe.model):
         steps = run.steps()
         step = next(steps)
         if run.options.forced_bos_token_id is not None and run.session.prompt_length == 1:
             step = next(steps)  # the first is the name of a language, which nobody chooses
         tokens, scores = run.session.tokens[:1], step.logits[:1].float()
-    asked_for = {name: getattr(run.options, name) for name in (*SHAPES, *_OTHERS)}
-    names = [name for name, value in asked_for.items() if value is not None]
+    in_force = {name: getattr(run.options, name) for name in (*SHAPES, *_OTHERS)}
+    names = [name for name, value in in_force.items() if value is not None]
     for process in run.processors[: len(run.processors) - len(run.warpers)]:
         scores = process(tokens, scores)
     allowed, before = scores[0], scores.softmax(-1)[0]
     stages = []
     for name, apply in zip(names, run.warpers[: len(names)], strict=True):
-        chances = scores.softmax(-1)
+        probabilities = scores.softmax(-1)
         scores = apply(tokens, scores)
-        gone = scores == -float("inf")
-        stages.append(Stage(name, float(asked_for[name]), float(chances[gone].sum()), int((~gone).sum())))
+        masked = scores == -float("inf")
+        stages.append(Stage(name, float(in_force[name]), float(probabilities[masked].sum()), int((~masked).sum())))
     candidates, rest = _candidates(pipe, allowed, before, scores.softmax(-1)[0], show)
-    drawn = step.tokens.tolist()
-    named = display_texts(pipe.tokenizer.target, drawn)
-    found = [Draw(seed + n, token, id_) for n, (token, id_) in enumerate(zip(named, drawn, strict=True))]
+    ids = step.tokens.tolist()
+    texts = display_texts(pipe.tokenizer.target, ids)
+    drawn = [Draw(seed + n, token, id_) for n, (token, id_) in enumerate(zip(texts, ids, strict=True))]
     source = text if run.session.encoder_ids is not None else None
-    settings = {name: None if asked_for[name] is None else float(asked_for[name]) for name in SHAPES}
+    settings = {name: None if in_force[name] is None else float(in_force[name]) for name in SHAPES}
     before_text = "" if source is not None else text or ""
-    return Sampling(pipe.name, before_text, source, settings, stages, candidates, rest, found)
+    return Sampling(pipe.name, before_text, source, settings, stages, candidates, rest, drawn)
 
 
 def _candidates(
     pipe: Pipeline, allowed: Tensor, before: Tensor, after: Tensor, show: int
-) -> tuple[list[Chance], np.ndarray]:
+) -> tuple[list[SampledCandidate], np.ndarray]:
     """The likeliest tokens, and the scores of the others; what a rule forbids is left out."""
     ordered = allowed.sort(descending=True, stable=True)
     possible = int((ordered.values > -float("inf")).sum())
@@ -158,7 +155,7 @@ def _candidates(
     words = display_texts(pipe.tokenizer.target, ids)
     numbers = (ordered.values[:count].tolist(), before[ids].tolist(), after[ids].tolist())
     rows = zip(words, ids, *numbers, strict=True)
-    return [Chance(*row) for row in rows], ordered.values[count:possible].cpu().numpy()
+    return [SampledCandidate(*row) for row in rows], ordered.values[count:possible].cpu().numpy()
 
 
 # ---- as a question

@@ -64,8 +64,8 @@ class IndicesSetting(Setting):
             if span is not None:
                 first, last = int(span[1]), int(span[2])
                 if last < first:
-                    said = say("questions.backwards", name=self.name, value=part, first=last, last=first)
-                    raise Mismatch(value, sentence=said)
+                    sentence = say("questions.backwards", name=self.name, value=part, first=last, last=first)
+                    raise Mismatch(value, sentence=sentence)
                 indices += range(first, min(last, first + MOST) + 1)
             elif isinstance(part, int) and not isinstance(part, bool):
                 indices.append(part)

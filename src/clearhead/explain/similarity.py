@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import reads_text
+from clearhead.explain.capabilities import has_tokenizer, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_indices
 from clearhead.explain.inference import call, eval_mode
@@ -154,8 +154,8 @@ class _LayerStates:
 
     def strongest(self, variance: float) -> Tensor:
         """(tokens, directions): as many as hold this share of the variance, but enough tokens for each."""
-        share = (self.sizes**2).cumsum(0) / (self.sizes**2).sum()
-        enough = int((share < variance - 1e-12).sum()) + 1
+        held = (self.sizes**2).cumsum(0) / (self.sizes**2).sum()
+        enough = int((held < variance - 1e-12).sum()) + 1
         return self.basis[:, : min(enough, max(1, len(self.basis) // _TOKENS_PER_DIRECTION))]
 
 
@@ -237,15 +237,15 @@ def _averaged(states: Tensor, groups: list[list[int]]) -> Tensor:
 
 def _spans(reading: Reading, text: str) -> list[tuple[int, int]]:
     """Where each token stands in the text, without the spaces around it; (0, 0) where it stands for none of it."""
-    found = []
+    spans = []
     for token in reading.units:
         part = text[token.start : token.end]
         if token.special or not part.strip():
-            found.append((0, 0))
+            spans.append((0, 0))
         else:
             leading, trailing = len(part) - len(part.lstrip()), len(part) - len(part.rstrip())
-            found.append((token.start + leading, token.end - trailing))
-    return found
+            spans.append((token.start + leading, token.end - trailing))
+    return spans
 
 
 def _stretches(
@@ -256,12 +256,12 @@ def _stretches(
     for begin, end in (*ours, *theirs):
         inside[begin + 1 : end] = True
     which = np.cumsum(~inside[:-1])  # the stretch of each character
-    found: dict[int, tuple[list[int], list[int]]] = {}
+    stretches: dict[int, tuple[list[int], list[int]]] = {}
     for side, spans in enumerate((ours, theirs)):
         for n, (begin, end) in enumerate(spans):
             if begin < end:
-                found.setdefault(int(which[begin]), ([], []))[side].append(n)
-    return [found[key] for key in sorted(found) if all(found[key])]
+                stretches.setdefault(int(which[begin]), ([], []))[side].append(n)
+    return [stretches[key] for key in sorted(stretches) if all(stretches[key])]
 
 
 # ---- as a question
@@ -271,14 +271,14 @@ def _answer(
     pipe: Pipeline, text: str, second: None, other: Pipeline | None, layers: Indices, other_layers: Indices,
     measure: Measure, unbiased: bool, **values: Any,
 ) -> Similarity:  # fmt: skip
-    if other is not None and (reason := reads_text(other)) is not None:
+    if other is not None and (reason := reads_one_input(other)) is not None:
         raise InputError(reason)
     unbiased = unbiased and measure == "cka"
     return similarity(pipe, lines_of(text), other, measure, layers, other_layers, unbiased, **values)
 
 
 QUESTION = Question(
-    name="similarity", kind="similarity", group="layers", answer=_answer, checks=(reads_text,),
+    name="similarity", kind="similarity", group="layers", answer=_answer, checks=(reads_one_input, has_tokenizer),
     params=(
         ModelSetting(name="other", key="similarity.other"),
         Setting(name="measure", key="similarity.measure", type=Measure, default="cka"),

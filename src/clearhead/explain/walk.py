@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.attention_site import AttentionSite, attention_site
-from clearhead.explain.capabilities import no_segment_memory, reads_text
+from clearhead.explain.capabilities import has_attention, no_segment_memory, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_index
 from clearhead.explain.inference import call, eval_mode
@@ -49,7 +49,7 @@ class Column:
 
 @dataclass(frozen=True)
 class WalkStep:
-    """One stop on the way. `tap` is the name under which a trace keeps the tensor shown.
+    """One stop on the path. `tap` is the name under which a trace keeps the tensor shown.
 
     tokens   those that the columns speak of, where they are not the walk's own: what an encoder has read
     """
@@ -127,10 +127,10 @@ def walk(
     (layer,), (head,) = site.layers([layer]), site.heads([head])
     with eval_mode(pipe.model), trace(pipe.model, *_taps(site, layer)) as seen:
         call(pipe, site.reading)
-    way = _Way(site, seen, layer, head, position, numbers)
+    path = _TokenPath(site, seen, layer, head, position, numbers)
     steps = [
-        way.embedding(), *way.layers_below(), way.query_key_value(), way.attention(), *way.weighted_sum(),
-        *way.cross_attention(), way.feed_forward(), *way.layers_above(), *way.final_norm(), *way.answer(top_k),
+        path.embedding(), *path.layers_below(), path.query_key_value(), path.attention(), *path.weighted_sum(),
+        *path.cross_attention(), path.feed_forward(), *path.layers_above(), *path.final_norm(), *path.answer(top_k),
     ]  # fmt: skip
     return Walk(
         pipe.name, [unit.text for unit in units], position, layer, head, len(site.stack.layers), site.head_count, steps,
@@ -155,7 +155,7 @@ def _taps(site: AttentionSite, layer: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _TokenPath:
     """One forward pass, seen from one token, one layer and one head: each method is a stop."""
 
     site: AttentionSite
@@ -280,7 +280,8 @@ def _answer(pipe: Pipeline, text: str, second: None, k: int, side: str, target: 
 
 
 QUESTION = Question(
-    name="walk", kind="walk", group="answer", answer=_answer, checks=(reads_text, no_segment_memory),
+    name="walk", kind="walk", group="answer", answer=_answer,
+    checks=(reads_one_input, has_attention, no_segment_memory),
     params=(
         LAYER, HEAD, replace(POSITION, key="walk.position"),
         Setting(name="numbers", key="walk.numbers", type=int, default=6, least=1, most=4096), count("walk.k", 10),

@@ -48,6 +48,10 @@ SENTENCES = {
         "{family} has no attention: its layers pass a state on instead.",
         "{family} 没有注意力：它的各层传递的是状态。",
     ),
+    "no_feedforward": (
+        "{family} has no feed-forward layers, so it has no neurons to look at.",
+        "{family} 没有前馈层，因此没有可看的神经元。",
+    ),
     "needs_sklearn": (
         "{what} needs scikit-learn: pip install scikit-learn",
         "{what}需要 scikit-learn：pip install scikit-learn",

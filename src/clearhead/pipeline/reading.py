@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clearhead.errors import InputError
+from clearhead.messages import say
 from clearhead.models.heads import ChoiceHead
 from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
@@ -25,21 +26,19 @@ def read_text(pipe: TextPipeline, text: str, pair: str | None = None, target: st
     model = pipe.model
     for name, value in (("text", text), ("pair", pair), ("target", target)):
         if value is not None and not isinstance(value, str):
-            raise InputError(f"The {name} must be a string, not {type(value).__name__}.")
+            raise InputError(say("reading.must_be_string", name=name, got=type(value).__name__))
     if text is None or not text.strip():
-        raise InputError("There is no text to explain. Give at least one word.")
+        raise InputError(say("questions.no_text"))
     if pair is not None and not pair.strip():
-        raise InputError("The second text is empty. Leave it out, or give at least one word.")
+        raise InputError(say("reading.second_is_empty"))
     if isinstance(model.head, ChoiceHead):
-        raise InputError(
-            f"{pipe.title} is loaded for {model.task}, which reads several texts at once. Load it for another task."
-        )
+        raise InputError(say("reading.several_texts", title=pipe.title, task=model.task))
     if model.is_encoder_decoder:
         if pair is not None:
-            raise InputError("An encoder–decoder reads one text: leave the second out.")
+            raise InputError(say("reading.one_text"))
         return _read_and_write(pipe, model, text, target)
     if target is not None:
-        raise InputError(f"{pipe.title} has one stack, which reads; only an encoder–decoder has a target.")
+        raise InputError(say("reading.no_target", title=pipe.title))
     stack = model.output_stack
     if model.is_causal and pair is None and model.language_head is not None:
         ids = pipe.encode_prompts(text)[1]  # without an end token: the model is to go on
@@ -48,8 +47,8 @@ def read_text(pipe: TextPipeline, text: str, pair: str | None = None, target: st
     encoding = pipe.tokenizer(text, pair)
     ids = torch.tensor([encoding["input_ids"]], device=model.device)
     if ids.shape[1] == 0:
-        raise InputError("The text has no tokens: the tokenizer left nothing of it. Give at least one word.")
-    _check_length(pipe, "text" if pair is None else "two texts together", stack, ids.shape[1])
+        raise InputError(say("reading.no_tokens"))
+    _check_length(pipe, "text" if pair is None else "two_texts", stack, ids.shape[1])
     inputs = {"input_ids": ids}
     if "token_type_ids" in encoding and _knows_segments(stack):
         inputs["token_type_ids"] = torch.tensor([encoding["token_type_ids"]], device=model.device)
@@ -63,10 +62,11 @@ def _knows_segments(stack: Stack) -> bool:
     )
 
 
-def _check_length(pipe: TextPipeline, what: str, stack: Stack, length: int) -> None:
+def _check_length(pipe: TextPipeline, kind: str, stack: Stack, length: int) -> None:
     limit = stack.embed.max_length
     if limit is not None and length > limit:
-        raise InputError(f"The {what} has {length} tokens, but {pipe.title} reads at most {limit}. Shorten it.")
+        what = say(f"reading.{kind}")
+        raise InputError(say("reading.too_long", what=what, count=length, title=pipe.title, limit=limit))
 
 
 # ---- encoder–decoders
@@ -83,16 +83,13 @@ def _read_and_write(pipe: TextPipeline, model: Any, text: str, target: str | Non
     forced = options.get("forced_bos_token_id", getattr(model.config, "forced_bos_token_id", None))
     if target is None and model.language_head is None:
         if not model.target_is_source:
-            raise InputError(f"{pipe.title} is loaded for {model.task} and does not write: give the target to read.")
+            raise InputError(say("reading.give_the_target", title=pipe.title, task=model.task))
         decoder_ids = model.shift_right(source)  # the decoder reads the source, one step late
         inputs["decoder_input_ids"] = decoder_ids
         _check_length(pipe, "text", model.decoder, decoder_ids.shape[1])
         return Reading(inputs, read_tokens, units_of_ids(writer, decoder_ids[0].tolist(), text))
     if start is None:
-        raise InputError(
-            "The configuration does not say which token starts the output. "
-            "For a model that knows languages, set pipe.tokenizer.tgt_lang first."
-        )
+        raise InputError(say("reading.no_start_token"))
     if target is None:
         written = pipe.write(text, num_return_sequences=1)[0]
         ids = [start, *written.token_ids]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clearhead.errors import InputError
+from clearhead.messages import say
 from clearhead.text.encoding import Encoding
 from clearhead.units import TokenUnit
 
@@ -84,16 +85,16 @@ def token_id(tokenizer: Tokenizer, token: str | int, vocab_size: int) -> int:
     """The id of a token that somebody chose, by its id or by its text."""
     if isinstance(token, int) and not isinstance(token, bool):
         if not 0 <= token < vocab_size:
-            raise InputError(f"There is no token {token}: ids go from 0 to {vocab_size - 1}.")
+            raise InputError(say("reading.no_token_id", token=token, last=vocab_size - 1))
         return token
     if not isinstance(token, str) or not token:
-        raise InputError(f"A token is chosen by its text or its id, not by {token!r}.")
+        raise InputError(say("reading.token_by_text_or_id", token=repr(token)))
     ids = tokenizer.encode(token, add_special_tokens=False)
     if len(ids) > 1 and (in_vocabulary := tokenizer.backend.token_to_id(token)) is not None:
         return int(in_vocabulary)
     if len(ids) != 1:
-        pieces = ", ".join(repr(piece) for piece in display_texts(tokenizer, ids))
-        raise InputError(f"{token!r} is {len(ids)} tokens ({pieces}); choose one token, by its text or its id.")
+        pieces = [repr(piece) for piece in display_texts(tokenizer, ids)]
+        raise InputError(say("reading.several_tokens", token=repr(token), count=len(ids), pieces=pieces))
     return int(ids[0])
 
 

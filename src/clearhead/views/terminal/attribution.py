@@ -26,7 +26,11 @@ from clearhead.views.terminal.elements import (
 
 
 def draw_saliency(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, f"which words did it come from: {finding.method.replace('-x-', ' × ').replace('-', ' ')}")
+    yield heading(
+        finding,
+        "attribution",
+        f"which words did it come from: {finding.method.replace('-x-', ' × ').replace('-', ' ')}",
+    )
     names = unit_names(finding.tokens)
     few = finding.outputs if len(finding.outputs) <= 8 else finding.outputs[:8]
     for output, scores in zip(few, finding.scores, strict=False):
@@ -42,7 +46,9 @@ def draw_saliency(finding: Any, width: int) -> Iterator[RenderableType]:
 
 def draw_patching(finding: Any, width: int) -> Iterator[RenderableType]:
     answer, other = (None if one is None else show_spaces(one) for one in finding.answers)
-    yield heading(finding, f"where is {answer} decided: {finding.tap}, {finding.by} by {finding.by}")
+    yield heading(
+        finding, "activation patching", f"where is {answer} decided: {finding.tap}, {finding.by} by {finding.by}"
+    )
     best = finding.corrupted_top[0].token
     for name, tokens, says in (
         ("clean", finding.clean, answer),
@@ -50,7 +56,7 @@ def draw_patching(finding: Any, width: int) -> Iterator[RenderableType]:
     ):
         line = Text(f"{name:>9}  ", style="dim")
         for own, one, two in zip(unit_names(tokens), finding.clean, finding.corrupted, strict=True):
-            line.append(chip(own), style="bold reverse" if one.id != two.id else "")
+            line.append(chip(own), style="bold reverse" if _differ(one, two) else "")
             line.append(" ")
         yield line.append(f"→ {says}", style=COLOURS["value"])
     yield Text()
@@ -81,3 +87,8 @@ def draw_patching(finding: Any, width: int) -> Iterator[RenderableType]:
         f"corrupted text's {finding.corrupted_score:.2f}. Strongest: layer {finding.layers[layer]}, {finding.by} "
         f"{names[column]}, {finding.effect[layer, column]:.2f}."
     )
+
+
+def _differ(one: Any, two: Any) -> bool:
+    """Whether other tokens stand there; where they do in the text does not matter. Other units are places, and stay."""
+    return getattr(one, "id", None) != getattr(two, "id", None)

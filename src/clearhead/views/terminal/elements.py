@@ -55,8 +55,9 @@ def fit_right(text: str, width: int) -> str:
     return " " * (len(fitted) - len(fitted.rstrip(" "))) + fitted.rstrip(" ")
 
 
-def heading(finding: Any, question: str) -> Text:
-    return Text.assemble((str(getattr(finding, "model", "")), "bold"), f"  {question}\n")
+def heading(finding: Any, term: str, question: str) -> Text:
+    """The model, what the field calls this, and the question in plain words."""
+    return Text.assemble((str(getattr(finding, "model", "")), "bold"), f"  {term}: {question}\n")
 
 
 def footnote(text: str) -> Text:

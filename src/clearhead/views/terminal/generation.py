@@ -31,7 +31,9 @@ def draw_next_tokens(
     finding: NextTokens, width: int, numbered: bool = False, added: int = 0, first: bool = True
 ) -> Iterator[RenderableType]:
     edge = len(finding.text) - added
-    head = Text.assemble((finding.model, "bold"), "  what may come next\n") if first else Text()
+    head = (
+        Text.assemble((finding.model, "bold"), "  next-token probabilities: what may come next\n") if first else Text()
+    )
     if finding.source is not None:
         head.append(f"{one_line(finding.source)} → ", style="dim")
     head.append(one_line(finding.text[:edge]), style="dim")
@@ -40,10 +42,10 @@ def draw_next_tokens(
     yield head
     yield _ranked(finding, width, numbered)
     says = (
-        f"These {len(finding.candidates)} hold {finding.shown:.1%} of all chances. Entropy {finding.entropy:.1f} bits: "
-        f"as unsure as a fair choice among {finding.as_many:,.0f} of the {finding.vocabulary:,} tokens."
+        f"These {len(finding.candidates)} hold {finding.shown:.1%} of all probability. Entropy {finding.entropy:.1f} "
+        f"bits: as unsure as a fair choice among {finding.as_many:,.0f} of the {finding.vocabulary:,} tokens."
     )
-    short = f"{finding.shown:.1%} of all chances; entropy {finding.entropy:.1f} bits"
+    short = f"{finding.shown:.1%} of all probability; entropy {finding.entropy:.1f} bits"
     yield Text(f"Bars: against the likeliest. {says}\n" if first else f"{short}\n", style="dim")
 
 
@@ -72,7 +74,7 @@ def _ranked(finding: NextTokens, width: int, numbered: bool) -> Table:
 
 
 def draw_sampling(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "how the next token is drawn")
+    yield heading(finding, "sampling", "how the next token is drawn")
     yield Text(f"{one_line(finding.source)} → " if finding.source else one_line(finding.text), style="dim")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("token", no_wrap=True)
@@ -86,14 +88,21 @@ def draw_sampling(finding: Any, width: int) -> Iterator[RenderableType]:
         table.add_row(Text(show_spaces(one.token), "" if one.after else "dim"), f"{one.before:.2%}", after, share)
     yield table
     for stage in finding.stages:
-        cut = "" if stage.name == "temperature" else f" cuts {stage.cut:.1%} of the chances, {stage.left:,} tokens left"
+        cut = (
+            ""
+            if stage.name == "temperature"
+            else f" cuts {stage.cut:.1%} of the probability, {stage.left:,} tokens left"
+        )
         yield Text(f"{stage.name} {stage.value:g}{cut}", style="dim")
     yield footnote("Drawn, by seed: " + " ".join(f"{draw.seed}:{show_spaces(draw.token)}" for draw in finding.draws))
 
 
 def draw_beams(finding: Any, width: int) -> Iterator[RenderableType]:
     greedy = finding.beams == 1
-    yield heading(finding, "what was taken, and what stood next in line" if greedy else "how the answer was searched")
+    if greedy:
+        yield heading(finding, "greedy decoding", "what was taken, and what stood next in line")
+    else:
+        yield heading(finding, "beam search", "how the answer was searched")
     if finding.source or finding.text:
         yield Text(one_line(finding.source or finding.text) + (" →" if finding.source else ""), style="dim")
     best = set(finding.answers[0].nodes) if finding.answers else set()
@@ -121,7 +130,7 @@ def draw_beams(finding: Any, width: int) -> Iterator[RenderableType]:
 
 
 def draw_caching(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "what the cache saves")
+    yield heading(finding, "KV cache", "what it saves")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("writes", no_wrap=True, max_width=16, overflow="ellipsis")
     for name in ("has read", "computed", "without it", "with it"):
