@@ -74,8 +74,8 @@ def ablation(
     side: str = "auto",
     top_k: int = 10,
 ) -> Ablation:
-    """Take heads away one by one. The effect is how far all chances move (KL divergence, in bits), or, with a chosen
-    token or label, how much its score rises (or falls, where it is negative).
+    """Take heads away one by one. The effect is how far all probabilities move (KL divergence, in bits), or, with a
+    chosen token or label, how much its score rises (or falls, where it is negative).
 
     position   which answer is site at; by default the next token (of an encoder–decoder without a target, the first
                it writes), the first masked word, or the label of the text
@@ -140,7 +140,7 @@ def _without(site: AttentionSite, runs: list[tuple[int, int]], how: str) -> dict
 
 
 def _divergence(before: Tensor, after: Tensor) -> Tensor:
-    """How many bits the chances after, (rows, size), are from those before, (size,): 0 where nothing changed."""
+    """How many bits the probabilities after, (rows, size), are from those before, (size,): 0 where nothing changed."""
     was, now = before.log_softmax(-1), after.log_softmax(-1)
     return (torch.where(was > -math.inf, was.exp() * (was - now), 0.0).sum(-1) / math.log(2)).clamp(min=0)
 

@@ -169,15 +169,15 @@ class _Tree:
         tip, total = -1, 0.0
         for step in steps:
             self.step += 1
-            chances = step.logits[0].log_softmax(-1)
+            log_probs = step.logits[0].log_softmax(-1)
             own, over = int(step.tokens[0]), bool(step.finished[0])
-            best = step.scores[0].topk(min(beside + 1, len(chances)))
+            best = step.scores[0].topk(min(beside + 1, len(log_probs)))
             possible = [token for score, token in zip(*map(Tensor.tolist, best), strict=True) if math.isfinite(score)]
-            chance = float(chances[own])
+            log_prob = float(log_probs[own])
             fate: Fate = "finished" if over else "live"
-            taken = self._add(tip, own, chance, total + chance, fate)
+            taken = self._add(tip, own, log_prob, total + log_prob, fate)
             for token in [token for token in possible if token != own][:beside]:
-                self._add(tip, token, float(chances[token]), total + float(chances[token]), "dropped")
+                self._add(tip, token, float(log_probs[token]), total + float(log_probs[token]), "dropped")
             tip, total = taken, self.nodes[taken].total
             if over:
                 break

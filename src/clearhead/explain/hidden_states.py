@@ -263,7 +263,9 @@ def _likeliest(pipe: Pipeline, scores: Tensor, top_k: int) -> list[list[tuple[st
     """For each row the likeliest tokens, with their probabilities."""
     best = scores.float().softmax(-1).topk(min(top_k, scores.shape[-1]))
     rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [list(zip(display_texts(pipe.tokenizer.target, ids), chances, strict=True)) for ids, chances in rows]
+    return [
+        list(zip(display_texts(pipe.tokenizer.target, ids), probabilities, strict=True)) for ids, probabilities in rows
+    ]
 
 
 def _named(pipe: Pipeline, ids: list[int]) -> list[FollowedToken]:

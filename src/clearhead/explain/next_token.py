@@ -32,12 +32,12 @@ class NextTokens(Finding):
     text: str
     source: str | None  # what an encoder has read; None without one
     candidates: list[Candidate]  # the likeliest first
-    entropy: float  # of all chances, in bits: 0 is certain, log2(vocabulary) knows nothing
+    entropy: float  # of all probabilities, in bits: 0 is certain, log2(vocabulary) knows nothing
     vocabulary: int  # how many tokens there are to choose from
 
     @property
     def shown(self) -> float:
-        """The share of all chances that the candidates hold."""
+        """The share of all probability that the candidates hold."""
         return sum(candidate.probability for candidate in self.candidates)
 
     @property

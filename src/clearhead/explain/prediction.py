@@ -1,4 +1,4 @@
-"""What a model with a head answers: labels with their chances, hidden words, whether a sentence follows another."""
+"""What a model with a head predicts: labels with their probabilities, hidden words, the next sentence, a span."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def prediction(
     elif isinstance(head, ReplacedHead):
         for position, (token, score) in enumerate(zip(reading.units, out.logits[0].float().tolist(), strict=True)):
             if not token.special:
-                chance = float(torch.tensor(score).sigmoid())
-                answers.append(PredictedAnswer("replaced", position, [LabelScore("replaced", chance, score)]))
+                probability = float(torch.tensor(score).sigmoid())
+                answers.append(PredictedAnswer("replaced", position, [LabelScore("replaced", probability, score)]))
     elif isinstance(head, SpanHead):
         answers = _spans(pipe, reading, out.start_logits[0].float(), out.end_logits[0].float(), top_k)
     return Prediction(pipe.name, pipe.model.task, reading.outputs, answers)

@@ -1,6 +1,6 @@
-"""How the next token is drawn: the chances as the model gives them, what temperature, top-k and top-p make of them.
+"""Sampling, how the next token is drawn: the model's probabilities, and what temperature, top-k and top-p make of them.
 
-Filters, their order and the draws are those of `generate` itself.
+Warpers, their order and the draws are those of `generate` itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OTHERS = ("min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")  # act after th
 
 @dataclass(frozen=True)
 class SampledCandidate:
-    """One token: its chance as the model gives it, and after all filters (0: it was cut)."""
+    """One token: its probability as the model gives it, and after all warpers (0: it was cut)."""
 
     token: str
     token_id: int
@@ -41,7 +41,7 @@ class SampledCandidate:
 
 @dataclass(frozen=True)
 class Stage:
-    """One filter. cut: the share of the chances before it that it took away; left: how many tokens remain."""
+    """One warper. cut: the share of the probability before it that it took away; left: how many tokens remain."""
 
     name: str
     value: float
@@ -103,7 +103,7 @@ def sampling(
     src_lang: str | None = None,
     tgt_lang: str | None = None,
 ) -> Sampling:
-    """The chances of the next token after `text` (of an encoder–decoder: of its first word) before and after filters.
+    """The probabilities of the next token after `text` (of an encoder–decoder: of its first word), also warped.
 
     temperature, top_k, top_p   as in `generate`; None: as the model's own settings have it
     draws                       how many tokens are drawn, with seed, seed + 1, …: what generate(seed=…) would write

@@ -96,7 +96,7 @@ class Walk(Finding):
             for column in step.columns:
                 pairs = zip(step.tokens or self.tokens, column.numbers, strict=True)
                 yield from ([*at, column.label, token, value] for token, value in pairs)
-            yield from ([*at, "chance", token, chance] for token, chance in step.guesses)
+            yield from ([*at, "probability", token, value] for token, value in step.guesses)
 
 
 def walk(

@@ -132,7 +132,7 @@ def features(
         outside=float((words == names.index(OUTSIDE)).mean()) if OUTSIDE in names else 0.0,
         rows=rows,
         seconds=reading,
-        cached=all(part.found for part in read.values()),
+        cached=all(part.cached for part in read.values()),
     )
 
 

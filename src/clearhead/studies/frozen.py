@@ -30,10 +30,10 @@ Keep = Callable[[tuple[Tensor, ...], Batch], dict[str, list[Tensor]]]
 
 @dataclass(frozen=True)
 class Frozen:
-    """vectors   name -> for each example one vector, or several      found   they were on disk already"""
+    """vectors   name -> for each example one vector, or several      cached   they were on disk already"""
 
     vectors: dict[str, list[np.ndarray]]
-    found: bool
+    cached: bool
 
     def __getitem__(self, name: str) -> np.ndarray:
         """All vectors of a name: (examples or words, width)."""
@@ -74,7 +74,7 @@ def frozen(
     model = encoder(pipe)
     place = None if cache is None else Path(cache) / f"{_key(model, examples, kept)}.npz"
     if place is not None and (there := _read(place)) is not None:
-        return Frozen(there, found=True)
+        return Frozen(there, cached=True)
     objective.training_module(model)
     order = sorted(range(len(examples)), key=lambda n: -len(examples[n]["input_ids"]))  # of one length: little padding
     vectors: dict[str, list[np.ndarray]] = {}
@@ -94,7 +94,7 @@ def frozen(
     model.train(training)
     if place is not None:
         _write(place, vectors)
-    return Frozen(vectors, found=False)
+    return Frozen(vectors, cached=False)
 
 
 def default_cache() -> Path:
@@ -125,12 +125,12 @@ def _read(path: Path) -> dict[str, list[np.ndarray]] | None:
     """The vectors of a file; None where there is none, or not a whole one."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
-    ends = found.pop("ends", None)
+    ends = arrays.pop("ends", None)
     return {
-        name: list(rows) if ends is None else np.split(rows, ends.tolist()) for name, rows in found.items()
+        name: list(rows) if ends is None else np.split(rows, ends.tolist()) for name, rows in arrays.items()
     } or None  # fmt: skip
 
 

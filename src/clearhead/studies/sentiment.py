@@ -132,7 +132,7 @@ def sentiment(
         majority_test=float((wanted["test"] == commonest).mean()) if "test" in wanted else None,
         rows=rows,
         seconds=seconds,
-        cached=all(part.found for part in read.values()),
+        cached=all(part.cached for part in read.values()),
     )
 
 

@@ -85,7 +85,7 @@ SAME_WORDS = [(first, other) for first, _, other in TRIPLES]
 
 # From the embedding and every layer's output, and the mask, to a vector for each row. Of the last layer, where nothing
 # else is said.
-WAYS: dict[str, Callable[[tuple[Tensor, ...], Tensor], Tensor]] = {
+POOLINGS: dict[str, Callable[[tuple[Tensor, ...], Tensor], Tensor]] = {
     "[CLS]": lambda states, mask: Pooling(("cls",))(states[-1], mask),
     "mean": lambda states, mask: Pooling()(states[-1], mask),
     "mean, first and last": lambda states, mask: Pooling()((states[1] + states[-1]) / 2, mask),
@@ -188,19 +188,19 @@ def similarity(
 def _pairs(data: Any) -> list[Pair]:
     """Rows of (sentence, sentence, score); by default the first three columns of a table."""
     if isinstance(data, list | tuple) and data and not isinstance(data[0], str | os.PathLike):
-        found = [(str(a), str(b), float(score)) for a, b, score in data]
+        pairs = [(str(a), str(b), float(score)) for a, b, score in data]
     else:
         named = not isinstance(data, str | os.PathLike) or str(data).endswith((".jsonl", ".json"))
         columns: dict[str, str | int] | None = None if named else {"text": 0, "text_pair": 1, "score": 2}
-        found = []
+        pairs = []
         for record in open_source(data, columns=columns).records():
             missing = [name for name in ("text", "text_pair", "score") if name not in record]
             if missing:
                 raise InputError(f"{record['where']} has no {' and no '.join(missing)}; a pair needs both and a score.")
-            found.append((text_of(record, "text"), text_of(record, "text_pair"), number_of(record, "score")))
-    if len(found) < 2:
+            pairs.append((text_of(record, "text"), text_of(record, "text_pair"), number_of(record, "score")))
+    if len(pairs) < 2:
         raise InputError("At least two pairs are needed to compare.")
-    return found
+    return pairs
 
 
 class _Texts(SequenceObjective):
@@ -211,30 +211,30 @@ class _Texts(SequenceObjective):
 
 
 def _vectors(pipe: TextPipeline, texts: list[str], cache: Any, watch: Watch) -> dict[str, np.ndarray]:
-    """Every way's vectors: (texts, width)."""
+    """The vectors of every pooling: (texts, width)."""
     head: nn.Module | None = None if pipe.sentence is None else pipe.sentence.head
     encoder(pipe)
 
     def keep(states: tuple[Tensor, ...], batch: Batch) -> dict[str, list[Tensor]]:
         mask = batch.inputs["attention_mask"]
-        found = {name: list(way(states, mask)) for name, way in WAYS.items()}
-        return found if head is None else found | {OWN: list(head(states[-1], mask))}
+        vectors = {name: list(pool(states, mask)) for name, pool in POOLINGS.items()}
+        return vectors if head is None else vectors | {OWN: list(head(states[-1], mask))}
 
     reader = _Texts(pipe.tokenizer, longest(pipe))
     examples = [reader.ids_of(text) for text in texts]
     kept = f"similarity {'' if head is None else head}"
     read = frozen(pipe, reader, examples, keep, kept, cache=cache, watch=watch)
-    found = {name: read[name] for name in read.vectors}
-    own = {OWN: found.pop(OWN)} if OWN in found else {}
-    mean = found["mean"]
-    return found | {CENTRED: mean - mean.mean(0)} | own
+    vectors = {name: read[name] for name in read.vectors}
+    own = {OWN: vectors.pop(OWN)} if OWN in vectors else {}
+    mean = vectors["mean"]
+    return vectors | {CENTRED: mean - mean.mean(0)} | own
 
 
 def _no_pairs(unit: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Cosines of any two sentences that do not stand in a pair together."""
-    told = np.eye(len(unit), dtype=bool)
-    told[first, second] = told[second, first] = True
-    cosines: np.ndarray = (unit @ unit.T)[np.triu(~told)]
+    paired = np.eye(len(unit), dtype=bool)
+    paired[first, second] = paired[second, first] = True
+    cosines: np.ndarray = (unit @ unit.T)[np.triu(~paired)]
     if not len(cosines):
         raise InputError("Every sentence is paired with every other; give more pairs.")
     return cosines
@@ -244,8 +244,8 @@ def ranks(values: np.ndarray) -> np.ndarray:
     """From 1; equal values share the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    found: np.ndarray = (last - (counts - 1) / 2)[place]
-    return found
+    mean_ranks: np.ndarray = (last - (counts - 1) / 2)[place]
+    return mean_ranks
 
 
 def auc(high: np.ndarray, low: np.ndarray) -> float:

@@ -98,14 +98,14 @@ def _source(name: str) -> str:
 @cache
 def modules(first: str) -> dict[str, str]:
     """The sources a module needs, itself included, by file name."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     waiting = [first]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found[name] = _source(name)
-            waiting += [match[2] for match in _IMPORT.finditer(found[name])]
-    return found
+        if name not in sources:
+            sources[name] = _source(name)
+            waiting += [match[2] for match in _IMPORT.finditer(sources[name])]
+    return sources
 
 
 def has_figure(kind: str) -> bool:

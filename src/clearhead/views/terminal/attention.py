@@ -38,7 +38,7 @@ def draw_attention(finding: Any, width: int) -> Iterator[RenderableType]:
     yield from matrix(names, len(finding.keys), lambda q, k: (shade(float(rows[q, k])), colour), width)
     best = [(float(rows[q, k]), q, k) for q, k in zip(range(len(names)), rows.argmax(1).tolist(), strict=True)]
     keys = unit_names(finding.keys)
-    links = ", ".join(f"{names[q]} → {keys[k]} {share:.0%}" for share, q, k in sorted(best, reverse=True)[:4])
+    links = ", ".join(f"{names[q]} → {keys[k]} {fraction:.0%}" for fraction, q, k in sorted(best, reverse=True)[:4])
     yield footnote(
         f"Each row looks at the columns: the same tokens, left to right. Denser is more, a row sums to 1. "
         f"Strongest: {links}. The most telling of {len(finding.layers) * len(finding.heads)} heads is shown."
@@ -71,10 +71,10 @@ def draw_query_key(finding: Any, width: int) -> Iterator[RenderableType]:
     for name in ("score", "weight"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
-    room = max(4, min(len(finding.query), width - 60))
+    cells = max(4, min(len(finding.query), width - 60))
     most = float(np.abs(finding.products).max())
     for n, name in enumerate(unit_names(finding.keys)):
-        parts = np.array_split(finding.products[n], room)
+        parts = np.array_split(finding.products[n], cells)
         strip = Text.assemble(
             *((signed_cell(float(part.sum()), most)[0][0], signed_cell(float(part.sum()), most)[1]) for part in parts)
         )
@@ -111,8 +111,8 @@ def draw_attention_steps(finding: Any, width: int) -> Iterator[RenderableType]:
     for name, product, score, weight in zip(
         unit_names(finding.keys), products, finding.scores[head, query], finding.weights[head, query], strict=True
     ):
-        share = Text(bar(float(weight), max(4, min(BAR_WIDTH, width - 44))), style=COLOURS["query"])
-        table.add_row(name, f"{product:.3f}", f"{score:.3f}", f"{weight:.1%}" if weight else "hidden", share)
+        weight_bar = Text(bar(float(weight), max(4, min(BAR_WIDTH, width - 44))), style=COLOURS["query"])
+        table.add_row(name, f"{product:.3f}", f"{score:.3f}", f"{weight:.1%}" if weight else "hidden", weight_bar)
     yield table
     heads, wide = len(finding.query), finding.output.shape[-1]
     yield footnote(
@@ -131,9 +131,9 @@ def draw_ablation(finding: Any, width: int) -> Iterator[RenderableType]:
 
     def cell(r: int, k: int) -> tuple[str, str]:
         value = float(finding.effect[order[r], k])
-        share = abs(value) / (most or 1.0)
-        style = "dim" if share < 0.15 else MINUS if value < 0 else ACCENT
-        return f"{value:7.3f}", f"bold {style}" if share > 0.6 else style
+        fraction = abs(value) / (most or 1.0)
+        style = "dim" if fraction < 0.15 else MINUS if value < 0 else ACCENT
+        return f"{value:7.3f}", f"bold {style}" if fraction > 0.6 else style
 
     yield from matrix([f"{row:>8}" for row in rows], len(finding.heads), cell, width)
     for title, list_ in (

@@ -35,8 +35,8 @@ def draw_saliency(finding: Any, width: int) -> Iterator[RenderableType]:
     few = finding.outputs if len(finding.outputs) <= 8 else finding.outputs[:8]
     for output, scores in zip(few, finding.scores, strict=False):
         against = f" rather than {show_spaces(output.against)}" if output.against else ""
-        chance = f"  {output.probability:.1%}" if output.probability is not None else ""
-        yield Text.assemble((show_spaces(output.text), "bold"), (against + chance, "dim"))
+        probability = f"  {output.probability:.1%}" if output.probability is not None else ""
+        yield Text.assemble((show_spaces(output.text), "bold"), (against + probability, "dim"))
         yield highlighted(names, [float(score) for score in scores])
     rest = len(finding.outputs) - len(few)
     yield footnote(

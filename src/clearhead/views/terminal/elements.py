@@ -26,9 +26,9 @@ def show_spaces(token: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 
 
-def bar(share: float, width: int = BAR_WIDTH) -> str:
+def bar(fraction: float, width: int = BAR_WIDTH) -> str:
     """A bar of eighths: `share` of `width` cells."""
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    eighths = round(max(0.0, min(1.0, fraction)) * width * 8)
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
@@ -71,22 +71,22 @@ def unit_names(tokens: Sequence[Any]) -> list[str]:
 def candidate_table(guesses: list[tuple[str, float]], tokens: bool = True) -> Table:
     """Candidates with their chances, as a number and as a bar against the best. Of tokens, spaces are shown."""
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
-    best = max((chance for _, chance in guesses), default=1.0) or 1.0
-    for token, chance in guesses:
+    best = max((probability for _, probability in guesses), default=1.0) or 1.0
+    for token, probability in guesses:
         name = Text(show_spaces(token) if tokens else token)
-        table.add_row(name, f"{chance:7.2%}", Text(bar(chance / best), style=COLOURS["value"]))
+        table.add_row(name, f"{probability:7.2%}", Text(bar(probability / best), style=COLOURS["value"]))
     return table
 
 
-def shade(share: float) -> str:
+def shade(fraction: float) -> str:
     """Two cells of ink."""
-    level = 0 if not share > 0.004 else 1 + min(int(share * (len(_SHADES) - 1)), len(_SHADES) - 2)
+    level = 0 if not fraction > 0.004 else 1 + min(int(fraction * (len(_SHADES) - 1)), len(_SHADES) - 2)
     return _SHADES[level] * 2
 
 
 def signed_cell(value: float, most: float) -> tuple[str, str]:
-    share = abs(value) / (most or 1.0) if value == value else 0.0
-    return shade(share), MINUS if value < 0 else PLUS
+    fraction = abs(value) / (most or 1.0) if value == value else 0.0
+    return shade(fraction), MINUS if value < 0 else PLUS
 
 
 def matrix(
@@ -94,18 +94,18 @@ def matrix(
 ) -> Iterator[RenderableType]:
     """Shaded cells (text, style) behind the names of their rows; what does not fit is cut and said."""
     label = min(max((cell_len(row) for row in rows), default=1), max(8, width // 4))
-    room = max(1, (width - label - 2) // len(cell(0, 0)[0]))
+    fitting = max(1, (width - label - 2) // len(cell(0, 0)[0]))
     for n, row in enumerate(rows[:most]):
         line = Text(row)
         line.truncate(label, overflow="ellipsis")
         line = Text(" " * (label - line.cell_len)) + line + Text("  ")
-        for k in range(min(columns, room)):
+        for k in range(min(columns, fitting)):
             text, style = cell(n, k)
             line.append(text, style=style)
         yield line
     left = [
         f"{len(rows) - most} more rows" if len(rows) > most else "",
-        f"{columns - room} more columns" if columns > room else "",
+        f"{columns - fitting} more columns" if columns > fitting else "",
     ]
     if any(left):
         yield Text(f'… {" and ".join(filter(None, left))}: see .save("….html").', style="dim")
@@ -118,19 +118,19 @@ def signed_matrix(rows: Sequence[str], values: np.ndarray, width: int) -> Iterat
 
 def header(names: Sequence[str], label: int, cell: int, width: int) -> Text:
     """Names of columns, as far as a matrix beside rows of this label reaches."""
-    room = max(1, (width - label - 2) // cell)
-    return Text(" " * (label + 2) + "".join(" " + fit_right(name, cell - 1) for name in names[:room]), style="dim")
+    fitting = max(1, (width - label - 2) // cell)
+    return Text(" " * (label + 2) + "".join(" " + fit_right(name, cell - 1) for name in names[:fitting]), style="dim")
 
 
 def highlighted(
-    names: Sequence[str], shares: Sequence[float], numbers: bool = True, ink: tuple[int, int, int] = WARM
+    names: Sequence[str], fractions: Sequence[float], numbers: bool = True, ink: tuple[int, int, int] = WARM
 ) -> Text:
     """A text with a highlight behind each token, as strong as its share of the largest."""
-    high = max((share for share in shares if share == share), default=0.0) or 1.0
+    high = max((fraction for fraction in fractions if fraction == fraction), default=0.0) or 1.0
     line = Text()
-    for name, share in zip(names, shares, strict=True):
-        strength = share / high if share == share else -1.0
-        number = f" {share:.0%}" if numbers and share >= 0.005 else ""
+    for name, fraction in zip(names, fractions, strict=True):
+        strength = fraction / high if fraction == fraction else -1.0
+        number = f" {fraction:.0%}" if numbers and fraction >= 0.005 else ""
         if strength < 0:
             style = "dim"
         elif strength < 0.12:

@@ -52,23 +52,25 @@ def draw_next_tokens(
 def _ranked(finding: NextTokens, width: int, numbered: bool) -> Table:
     """A row each: number, token, chance, bar. The bar takes what is left of the width."""
     words = [show_spaces(candidate.token) for candidate in finding.candidates]
-    chances = [f"{candidate.probability:.2%}" for candidate in finding.candidates]
+    percentages = [f"{candidate.probability:.2%}" for candidate in finding.candidates]
     number = len(str(len(words))) + 2 if numbered else 0
     longest = max(6, min(max(map(cell_len, words)), width // 2 - number))
-    room = min(BAR_WIDTH * 2, width - number - longest - 2 - max(map(len, chances)) - 2)
+    bar_width = min(BAR_WIDTH * 2, width - number - longest - 2 - max(map(len, percentages)) - 2)
     table = Table.grid(padding=(0, 2, 0, 0))
     if numbered:
         table.add_column(justify="right", style="dim", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis", width=longest)
     table.add_column(justify="right", no_wrap=True)
-    if room >= 4:
+    if bar_width >= 4:
         table.add_column(no_wrap=True)
     best = finding.candidates[0].probability or 1.0
-    for n, (word, chance, candidate) in enumerate(zip(words, chances, finding.candidates, strict=True), start=1):
+    for n, (word, percentage, candidate) in enumerate(
+        zip(words, percentages, finding.candidates, strict=True), start=1
+    ):
         row: list[RenderableType] = [str(n)] if numbered else []
-        row += [Text(word), chance]
-        if room >= 4:
-            row.append(Text(bar(candidate.probability / best, room), style=COLOURS["value"]))
+        row += [Text(word), percentage]
+        if bar_width >= 4:
+            row.append(Text(bar(candidate.probability / best, bar_width), style=COLOURS["value"]))
         table.add_row(*row)
     return table
 
@@ -83,9 +85,11 @@ def draw_sampling(finding: Any, width: int) -> Iterator[RenderableType]:
     table.add_column("")
     most = max(one.after for one in finding.candidates) or 1.0
     for one in finding.candidates[:16]:
-        share = Text(bar(one.after / most, max(4, min(BAR_WIDTH, width - 44))), style=COLOURS["value"])
+        probability_bar = Text(bar(one.after / most, max(4, min(BAR_WIDTH, width - 44))), style=COLOURS["value"])
         after = f"{one.after:.2%}" if one.after else "cut"
-        table.add_row(Text(show_spaces(one.token), "" if one.after else "dim"), f"{one.before:.2%}", after, share)
+        table.add_row(
+            Text(show_spaces(one.token), "" if one.after else "dim"), f"{one.before:.2%}", after, probability_bar
+        )
     yield table
     for stage in finding.stages:
         cut = (
@@ -109,10 +113,10 @@ def draw_beams(finding: Any, width: int) -> Iterator[RenderableType]:
     for step in range(1, finding.steps + 1):
         line = Text(f"{step:>3}  ", style="dim")
         for node in (node for node in finding.nodes if node.step == step):
-            chance = f" {math.exp(node.log_prob):.0%}"
+            percentage = f" {math.exp(node.log_prob):.0%}"
             style = f"bold {ACCENT}" if node.id in best else "dim strike" if node.fate == "dropped" else ""
             end = "■" if node.fate == "finished" else ""
-            part = Text.assemble((show_spaces(node.token), style), (chance + end, "dim"), "  ")
+            part = Text.assemble((show_spaces(node.token), style), (percentage + end, "dim"), "  ")
             if line.cell_len + part.cell_len > width:
                 break
             line += part
@@ -135,11 +139,11 @@ def draw_caching(finding: Any, width: int) -> Iterator[RenderableType]:
     table.add_column("writes", no_wrap=True, max_width=16, overflow="ellipsis")
     for name in ("has read", "computed", "without it", "with it"):
         table.add_column(name, justify="right", no_wrap=True)
-    room = max(0, min(BAR_WIDTH, width - 62))
+    bar_width = max(0, min(BAR_WIDTH, width - 62))
     table.add_column("")
     most = max(step.without for step in finding.steps)
     for step in finding.steps:
-        own, rest = bar(step.work / most, room), round(step.without / most * room)
+        own, rest = bar(step.work / most, bar_width), round(step.without / most * bar_width)
         line = Text.assemble((own, COLOURS["key"]), ("░" * max(0, rest - cell_len(own)), "dim"))
         numbers = (str(step.length), str(step.computed), _amount(step.without), _amount(step.work))
         table.add_row(show_spaces(step.token), *numbers, line)

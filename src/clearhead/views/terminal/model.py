@@ -23,8 +23,8 @@ def draw_positions(finding: Any, width: int) -> Iterator[RenderableType]:
         )
         values = scheme.values
         if scheme.columns == "dimension":  # neighbouring dimensions share a cell where there are too many
-            room = max(1, min(values.shape[1], (width - 8) // 2))
-            values = np.stack([part.mean(1) for part in np.array_split(values, room, axis=1)], axis=1)
+            fitting = max(1, min(values.shape[1], (width - 8) // 2))
+            values = np.stack([part.mean(1) for part in np.array_split(values, fitting, axis=1)], axis=1)
         chosen = list(range(0, len(scheme.rows), max(1, len(scheme.rows) // 24)))
         yield from signed_matrix([str(scheme.rows[r]) for r in chosen], values[chosen], width)
         what = "distances (key - query)" if scheme.rows[0] < 0 else "positions"
@@ -41,10 +41,10 @@ def draw_parameters(finding: Any, width: int) -> Iterator[RenderableType]:
     sums: dict[tuple[str, str], int] = {}
     for piece in finding.pieces:
         sums[piece.stack, piece.part] = sums.get((piece.stack, piece.part), 0) + piece.parameters
-    room, most = max(4, min(BAR_WIDTH, width - 52)), max(sums.values())
+    bar_width, most = max(4, min(BAR_WIDTH, width - 52)), max(sums.values())
     for (stack, part), count in sums.items():
         name = part if stack in ("", "head") else f"{stack}: {part}"
-        own = Text(bar(count / most, room), style=COLOURS["value"])
+        own = Text(bar(count / most, bar_width), style=COLOURS["value"])
         table.add_row(name, f"{count:,}" if count else "shared", f"{count / finding.total:.1%}", own)
     table.add_row("total", f"{finding.total:,}", "100.0%", "", style="bold")
     yield table

@@ -42,12 +42,12 @@ def _draw_step(number: int, step: WalkStep, walk: Walk, width: int) -> Renderabl
 def _vectors(vectors: list[Vector], width: int) -> Text:
     """A line each, with as many numbers as fit beside the longest label."""
     label = max(len(vector.label) for vector in vectors)
-    room = max(1, (width - label - len("  … 12,288")) // 8)
+    fitting = max(1, (width - label - len("  … 12,288")) // 8)
     lines = []
     for vector in vectors:
-        shown = "".join(f"{v:8.3f}" for v in vector.numbers[:room])
+        shown = "".join(f"{v:8.3f}" for v in vector.numbers[:fitting])
         style = COLOURS[vector.role]
-        more = f"  … {vector.length:,}" if vector.length > min(room, len(vector.numbers)) else ""
+        more = f"  … {vector.length:,}" if vector.length > min(fitting, len(vector.numbers)) else ""
         lines.append(Text.assemble((f"{vector.label:{label}}", style), (shown, style), (more, "dim")))
     return Text("\n").join(lines)
 
@@ -61,11 +61,11 @@ def _columns(step: WalkStep, walk: Walk) -> Table:
     own = step.tokens is None
     for n, token in enumerate(step.tokens or walk.tokens):
         cells = []
-        share = 0.0
+        fraction = 0.0
         for column in step.columns:
             value = column.numbers[n]
             cells.append("hidden" if value is None else f"{value:.3f}")
-            share = value or 0.0 if column.is_share else share
+            fraction = value or 0.0 if column.is_share else fraction
         style = "bold" if own and n == walk.position else ""
-        table.add_row(Text(show_spaces(token), style=style), *cells, Text(bar(share), style=COLOURS["query"]))
+        table.add_row(Text(show_spaces(token), style=style), *cells, Text(bar(fraction), style=COLOURS["query"]))
     return table
