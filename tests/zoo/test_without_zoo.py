@@ -49,6 +49,11 @@ def test_a_shipped_name_says_how_to_get_it(arguments, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_the_model_store_says_how_to_get_it():
+    done = run("from clearhead.server.model_store import ModelStore; ModelStore().find('stories')")
+    assert done.returncode == 1 and INSTALL in done.stderr.splitlines()[-1]
+
+
 def test_models_are_listed_and_the_rest_can_be_had():
     done = command("models")
     assert done.returncode == 0

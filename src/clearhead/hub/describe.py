@@ -124,9 +124,9 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
     inside = {id(module) for layer in layers for module in layer.modules()}
     outside = [module for module in model.modules() if id(module) not in inside]
     rest = sum(_norm_bytes(module) for module in outside)
-    words = model.language_head.output if model.language_head is not None else None
-    if isinstance(words, nn.Linear):
-        rest += 2 * words.in_features  # the loss in stretches keeps the gradient of its input
+    projection = model.language_head.output if model.language_head is not None else None
+    if isinstance(projection, nn.Linear):
+        rest += 2 * projection.in_features  # the loss in stretches keeps the gradient of its input
     kept = [_layer_bytes(layer) for layer in layers]
     # What runs from layer to layer is bf16; a norm that stands at the end of a layer gives fp32.
     inputs = sum((4 if n.placement == "post" else 2) * n.attention.output.out_features for n in layers)
@@ -154,12 +154,13 @@ def _layer_bytes(layer: Block) -> int:
     for attention in (layer.attention, layer.cross_attention):
         if attention is not None:
             kept += 2 * (attention.heads + 2 * attention.kv_heads) * attention.head_dim
-    way = layer.feedforward
-    hidden = way.down.in_features
-    kept += 0 if way.activation.name == "relu" else 2 * hidden
-    kept += 4 * hidden if way.gate is not None else 0
+    feedforward = layer.feedforward
+    hidden = feedforward.down.in_features
+    kept += 0 if feedforward.activation.name == "relu" else 2 * hidden
+    kept += 4 * hidden if feedforward.gate is not None else 0
     residuals = 2 if layer.cross_attention is None else 3
-    return kept + (residuals * way.down.out_features if layer.dropout else 0) + (hidden if way.dropout else 0)
+    kept += residuals * feedforward.down.out_features if layer.dropout else 0
+    return kept + (hidden if feedforward.dropout else 0)
 
 
 def _norm_bytes(module: nn.Module) -> int:

@@ -110,14 +110,14 @@ def as_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
 def as_device(device: torch.device | str | None) -> torch.device:
     """A device that is really there; None is the CPU."""
     try:
-        place = torch.device("cpu" if device is None else device)
-        torch.empty(0, device=place)
+        torch_device = torch.device("cpu" if device is None else device)
+        torch.empty(0, device=torch_device)
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         if reason.startswith("Expected one of"):  # a long list, of kinds that hardly anybody has
             reason = "devices are called cpu, cuda, cuda:1 or mps"
     else:
-        if place.type != "meta":
-            return place
+        if torch_device.type != "meta":
+            return torch_device
         reason = "it holds shapes and no numbers"
     raise InputError(f"The device {device!r} cannot be used here: {reason}. The CPU always can: device='cpu'.")

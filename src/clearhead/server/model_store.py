@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead import zoo
-from clearhead.errors import ClearheadError, InputError, did_you_mean
+from clearhead.errors import ClearheadError, InputError
 from clearhead.messages import say
 from clearhead.schema import shown
 from clearhead.server.errors import UnknownModelError
@@ -141,7 +141,7 @@ class ModelStore:
         with self._lock:
             if name in self._models:
                 return self._models[name]
-            near = did_you_mean(name[:200], self._models)
+            near = zoo.hint(name[:200], self._models)
             if not HUB_ID.fullmatch(name):
                 raise UnknownModelError(say("server.unknown_model", name=shown(name), near=near))
             if not self.allow_hub:
