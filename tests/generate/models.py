@@ -17,24 +17,25 @@ from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.model import Model
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from tests.parity.families import FAMILIES
-from tests.tiny import tiny
+from tests.tiny import fields_of, tiny
 
 VOCAB = 40
 NAMES = (
     "gpt2", "openai-gpt", "ctrl", "gptj", "gpt3", "gpt_neo", "roberta", "bart", "marian", "t5", "transformer",
     "transfo-xl",
 )  # fmt: skip
-OWN: dict[str, dict[str, Any]] = {
-    "gpt3": {"band": 5},
-    "t5": {"hidden_size": 16},
-    "transfo-xl": {"cutoffs": [], "mem_len": 12, "clamp_len": -1},
-}
+SIZES = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "encoder_layers": 1, "decoder_layers": 2,
+    "decoder_attention_heads": 2, "intermediate_size": 64, "embedding_size": 16,
+    "attention_layers": ["global", "local"], "window_size": 5, "band": 5, "cutoffs": [], "mem_len": 12, "clamp_len": -1,
+}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=64)
 def _model(name: str, seed: int, changes: tuple[tuple[str, Any], ...]) -> Model:
     task = "seq2seq-lm" if "seq2seq-lm" in family(name).architectures else "causal-lm"
-    return tiny(name, task, seed=seed, **OWN.get(name, {}) | dict(changes))
+    sizes = {key: value for key, value in SIZES.items() if key in fields_of(name)}
+    return tiny(name, task, seed=seed, **sizes | dict(changes))
 
 
 def model(name: str, seed: int = 0, **changes: Any) -> Model:
