@@ -1,95 +1,36 @@
 """A picture in place of a text: attention, attribution and patching answer for any units, and no tokenizer is there."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from clearhead.errors import InputError
-from clearhead.explain import ablation, attention, neurons, patching, query_key, saliency
+from clearhead.explain import ablation, attention, hidden_states, neurons, patching, query_key, saliency
 from clearhead.explain.questions import QUESTIONS
-from clearhead.models.checkpoint import CheckpointMap
-from clearhead.models.family import Family
-from clearhead.models.heads import SequenceHead
-from clearhead.models.stack_model import StackModel
-from clearhead.models.token_config import LayersConfig
-from clearhead.nn import Attention, Block, FeedForward, Stack
-from clearhead.nn.embedding import Embedder
-from clearhead.nn.tracing import tap, trace
-from clearhead.pipeline import Pipeline
-from clearhead.units import PatchUnit
-
-SIDE, PATCH, WIDTH = 3, 2, 12  # a grid of 3 × 3 patches of 2 × 2 pixels
-
-
-class Patches(Embedder):
-    def __init__(self):
-        super().__init__()
-        self.patches = nn.Linear(PATCH * PATCH, WIDTH)
-        self.places = nn.Parameter(torch.zeros(SIDE * SIDE, WIDTH))
-
-    @property
-    def taps(self):
-        return ("patches", "output")
-
-    def forward(self, pixels):  # (batch, height, width)
-        cut = pixels.unfold(1, PATCH, PATCH).unfold(2, PATCH, PATCH).flatten(1, 2).flatten(2)
-        return tap(self, "output", tap(self, "patches", self.patches(cut)) + self.places)
-
-
-class ImageCodec:
-    def __call__(self, raw, /):
-        return {"inputs": torch.as_tensor(raw, dtype=torch.float32)[None]}
-
-    def units(self, raw, /):
-        grid = [(n // SIDE, n % SIDE) for n in range(SIDE * SIDE)]
-        return [PatchUnit(f"{r},{c}", r, c, c * PATCH, r * PATCH, PATCH, PATCH) for r, c in grid]
-
-    def save(self, folder):
-        return []
-
-
-@dataclass(kw_only=True)
-class ImageConfig(LayersConfig):
-    family = "tiny-image"
-    hidden_size: int = WIDTH
-    num_hidden_layers: int = 2
-    num_attention_heads: int = 3
-
-
-def build(config, task):
-    def block():
-        return Block(
-            Attention(WIDTH, 3), FeedForward(WIDTH, 16, "gelu"),
-            attention_norm=nn.LayerNorm(WIDTH), feedforward_norm=nn.LayerNorm(WIDTH),
-        )  # fmt: skip
-
-    stack = Stack(Patches(), [block() for _ in range(2)], nn.LayerNorm(WIDTH), causal=False)
-    return StackModel(config, stack, SequenceHead(config, lambda hidden, inputs: hidden.mean(1)))
-
-
-FAMILY = Family(
-    "tiny-image", "Tiny image classifier", ImageConfig, build, lambda config, model: None,
-    lambda config, task: CheckpointMap([]), {"sequence-classification": "TinyImage"}, "sequence-classification",
-    modality="image",
-)  # fmt: skip
+from clearhead.nn.tracing import trace
+from clearhead.pipeline import TextPipeline
+from clearhead.text import train_tokenizer
+from clearhead.text.units import display_texts
+from tests.seam.pictures import ImagePipeline, PatchCodec
+from tests.seam.tiny_lstm import FAMILY as LSTM
+from tests.seam.tiny_lstm import TinyLSTMConfig
+from tests.seam.tiny_vit import FAMILY as VIT
+from tests.seam.tiny_vit import TinyViTConfig
 
 
 @pytest.fixture(scope="module")
 def pipe():
-    model = FAMILY.make(ImageConfig(), "sequence-classification")
     torch.manual_seed(0)
+    model = VIT.make(TinyViTConfig(image_size=12))  # 3 × 3 patches of 4 × 4 pixels
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.5)
-    return Pipeline(model, ImageCodec(), name="eye")
+    return ImagePipeline(model, PatchCodec(4), name="eye")
 
 
 @pytest.fixture(scope="module")
 def picture():
-    return np.random.default_rng(0).random((SIDE * PATCH, SIDE * PATCH)).astype("float32")
+    return np.random.default_rng(0).random((12, 12)).astype("float32")
 
 
 def test_attention_speaks_of_patches(pipe, picture):
@@ -127,12 +68,12 @@ def test_attribution_to_patches(pipe, picture, method):
 
 def test_patching_brings_a_picture_back(pipe, picture):
     other = picture.copy()
-    other[2:4, 2:4] = 3.0  # the patch in the middle
+    other[4:8, 4:8] = 3.0  # the patch in the middle
     found = patching(pipe, picture, other, layers=0, tap="input", answer="LABEL_1")
     assert found.effect.shape == (1, 9)
     assert found.effect[0, 4] == pytest.approx(1, abs=1e-4)  # the only one that differs brings all of it back
     np.testing.assert_allclose(np.delete(found.effect[0], 4), 0, atol=1e-5)
-    assert ablation(pipe, picture).effect.shape == (2, 3)
+    assert ablation(pipe, picture).effect.shape == (2, 2)
     assert neurons(pipe, picture, top=5).activations.shape == (5, 9)
 
 
@@ -151,3 +92,48 @@ def test_findings_of_pictures_are_printed_and_saved(pipe, picture, tmp_path):
         assert "1,2" in repr(found)
         assert '"kind": "patch"' in found.save(tmp_path / f"{found.kind}.json").read_text()
         assert found.save(tmp_path / f"{found.kind}.html").stat().st_size > 1000
+
+
+# ---- a recurrent model
+
+
+@pytest.fixture(scope="module")
+def lstm():
+    torch.manual_seed(1)
+    tokenizer = train_tokenizer(
+        ["the cat sat on the mat", "a dog ran"] * 3, kind="bpe", vocab_size=280, show_progress=False
+    )
+    end = tokenizer.eos_token_id
+    config = TinyLSTMConfig(vocab_size=len(tokenizer), bos_token_id=end, eos_token_id=end, pad_token_id=end)
+    return TextPipeline(LSTM.make(config), tokenizer, name="lstm")
+
+
+def test_attribution_through_an_lstm(lstm):
+    found = saliency(lstm, "the cat sat on the", target=" mat", method="gradient-x-input")
+    ids = [token.id for token in found.tokens]
+    table = lstm.model.stack.embed.tokens.weight
+    vectors = table[torch.tensor([ids[:-1]])].detach().requires_grad_()
+    probability = lstm.model(inputs_embeds=vectors).logits[0, -1].log_softmax(-1)[ids[-1]]
+    (gradient,) = torch.autograd.grad(lstm.model(inputs_embeds=vectors).logits[0, -1, ids[-1]], vectors)
+    want = (gradient * vectors).norm(dim=-1)[0]
+    np.testing.assert_allclose(found.scores[-1, : len(want)], (want / want.sum()).detach().numpy(), rtol=1e-4)
+    assert found.outputs[-1].probability == pytest.approx(float(probability.exp()), rel=1e-4)
+
+
+def test_the_logit_lens_of_an_lstm(lstm):
+    found = hidden_states(lstm, "the cat sat on the")
+    with torch.no_grad():
+        best = lstm.model(**lstm.read("the cat sat on the").inputs).logits[0].argmax(-1)
+    assert found.layers == [0, 1, 2]
+    assert [row[0][0] for row in found.top[-1]] == display_texts(lstm.tokenizer, best.tolist())  # its answer
+    embedded = lstm.model.stack.embed.tokens.weight[[unit.id for unit in found.tokens]].detach()
+    first = (embedded @ lstm.model.stack.embed.tokens.weight.T).argmax(-1)  # layer 0: the embedding, read as an answer
+    assert [row[0][0] for row in found.top[0]] == display_texts(lstm.tokenizer, first.tolist())
+
+
+def test_a_model_without_attention_says_so(lstm):
+    for name in ("attention", "ablation", "walk", "attention-steps"):
+        assert "attention" in (QUESTIONS[name].fits(lstm) or ""), name
+    with pytest.raises(InputError, match="attention"):
+        attention(lstm, "the cat")
+    assert QUESTIONS["saliency"].fits(lstm) is None and QUESTIONS["hidden-states"].fits(lstm) is None

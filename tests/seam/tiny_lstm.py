@@ -26,14 +26,14 @@ class TinyLSTMConfig(VocabularyConfig):
 
 
 class LSTMLayer(nn.Module):
-    taps = ("hidden", "cell", "output")
+    taps = ("input", "hidden", "cell", "output")
 
     def __init__(self, width):
         super().__init__()
         self.cell = nn.LSTMCell(width, width)
 
     def forward(self, x, h, c, real=None):  # (batch, time, width), (batch, width) twice, (batch, time)
-        states = []
+        x, states = tap(self, "input", x), []
         for n, now in enumerate(x.unbind(1)):
             new = self.cell(now, (h, c))
             if real is not None:  # padding leaves the state as it was

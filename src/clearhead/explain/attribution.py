@@ -52,7 +52,7 @@ class Explained:
     def inputs_taps(self) -> list[str]:
         """Where units have become vectors, and nothing has been added to them yet: each embedder's first tensor."""
         stacks = self.model.stacks.items()
-        return [f"{name}.embed.{stack.embed.taps[0]}".removeprefix(".") for name, stack in stacks]
+        return [f"{name}.embed.{stack.embed.content}".removeprefix(".") for name, stack in stacks]
 
     @property
     def last(self) -> str:
