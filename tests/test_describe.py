@@ -186,7 +186,7 @@ def test_activations_are_what_autograd_keeps(name, more):
 
 def test_with_gradient_checkpointing_layers_keep_their_input():
     model, d = small("gpt2", max_position_embeddings=64)
-    model.stack.recompute = True
+    model.stack.gradient_checkpointing = True
     assert d.training.checkpointed_bytes == pytest.approx(kept_per_token(model), rel=0.05)
     assert d.training.layer_bytes * 4 < d.training.activation_bytes
 

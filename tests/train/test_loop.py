@@ -420,7 +420,7 @@ def test_not_enough_memory(tmp_path, monkeypatch, error):
         with pytest.raises(TrainingStopped) as caught:
             train(said)
     for words in ("not enough memory", "batch.accumulate", "batch.size", "batch.length", "chunk",
-                  "checkpoint_activations", "lora"):  # fmt: skip
+                  "gradient_checkpointing", "lora"):  # fmt: skip
         assert words in str(caught.value)
     assert train(said, ["batch.accumulate=2"]).finished  # as it was told to
 

@@ -264,7 +264,7 @@ def test_differences(said):
         "log_every=3",
         "batch.accumulate=2",
         "chunk=64",
-        "checkpoint_activations=true",
+        "gradient_checkpointing=true",
     ]
     assert not made.differences(read_recipe(said, free))
     found = made.differences(read_recipe(said, ["optimizer.lr=0.5", "batch.size=8", "lora.rank=4"]))

@@ -276,7 +276,7 @@ def _print_estimate(e: dict[str, Any]) -> None:
     )
     console.print(
         f"Activations: {_size(kept)} per token, {_size(kept * e['length'])} per sequence; "
-        f"with checkpoint_activations {_size(less)}, and {_size(e['layer_bytes_per_token'])} for the layer at work"
+        f"with gradient_checkpointing {_size(less)}, and {_size(e['layer_bytes_per_token'])} for the layer at work"
     )
     console.print(f"Forward and backward: {_flops(e['flops_per_token'])} per token")
     console.print(

@@ -40,9 +40,9 @@ def command(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the finding as JSON.")] = False,
 ) -> None:
-    """Show the likeliest next tokens with their chances; pick one, and the model looks again.
+    """Show the likeliest next tokens with their probabilities; pick one, and the model looks again.
 
-    The chances are the model's own, before any temperature or rule. On a
+    The probabilities are the model's own, before temperature or penalties. On a
     terminal it asks what to take: a number, any text, u to undo, q to quit.
     The same lines can come through a pipe.
 

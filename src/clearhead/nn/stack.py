@@ -33,10 +33,10 @@ class Stack(nn.Module):
                     embedding and all "layers" (XLM)
 
     Set by who trains:
-    recompute       gradient checkpointing: of each layer only the input is kept, and backward computes it again
+    gradient_checkpointing   of each layer only the input is kept, and backward computes it again: less memory
     """
 
-    recompute = False
+    gradient_checkpointing = False
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Stack(nn.Module):
     def through(self, layer: nn.Module, *args: Any, **options: Any) -> Any:
         """What a layer makes of its input."""
         plain = options.get("cache") is None and not is_tracing()
-        if self.recompute and self.training and torch.is_grad_enabled() and plain:
+        if self.gradient_checkpointing and self.training and torch.is_grad_enabled() and plain:
             return checkpoint(layer, *args, use_reentrant=False, **options)  # dropout draws the same again
         return layer(*args, **options)
 

@@ -142,7 +142,7 @@ class Recipe:
     device: str | None = None  # by default a GPU where there is one
     precision: Literal["fp32", "bf16"] | None = None  # by default bf16 on a GPU, fp32 elsewhere
     compile: bool = False
-    checkpoint_activations: bool = False  # gradient checkpointing: less memory, a third more arithmetic
+    gradient_checkpointing: bool = False  # gradient checkpointing: less memory, a third more arithmetic
     # positions per stretch of the vocabulary loss; 0: all at once. By default by memory.
     chunk: Annotated[int | None, Field(least=0)] = None
     # decay of the moving average that is evaluated and saved in place of the weights
@@ -155,7 +155,7 @@ class Recipe:
     # a step takes (which changes the rounding of its sums, and no more).
     FREE = (
         "out", "checkpoint", "log_every", "data.cache", "data.workers", "evaluation.sample", "evaluation.test_options",
-        "distribute", "batch.accumulate", "chunk", "checkpoint_activations", "device",
+        "distribute", "batch.accumulate", "chunk", "gradient_checkpointing", "device",
         "data.train", "data.valid", "data.test",  # their content is compared, wherever it lies now
     )  # fmt: skip
 

@@ -15,11 +15,13 @@ from clearhead.nn import cross_entropy
 CHUNK = 16_384  # positions whose scores are held at once, on a GPU
 
 
-def save_memory(model: Model, device: torch.device, chunk: int | None = None, recompute: bool = False) -> None:
+def save_memory(
+    model: Model, device: torch.device, chunk: int | None = None, gradient_checkpointing: bool = False
+) -> None:
     """
     chunk       positions per stretch of the vocabulary loss; 0: all at once. None: stretches on a GPU, where they are
                 quicker as well
-    recompute   keep only what goes into each layer, and compute its inside again on the way back
+    gradient_checkpointing   keep only what goes into each layer, and compute its inside again on the way back
     """
     head = model.language_head
     if head is not None:
@@ -27,7 +29,7 @@ def save_memory(model: Model, device: torch.device, chunk: int | None = None, re
         if head.chunk and device.type == "cuda":
             cross_entropy.prepare()
     for stack in model.stacks.values():
-        stack.recompute = recompute
+        stack.gradient_checkpointing = gradient_checkpointing
 
 
 @contextmanager
@@ -44,6 +46,6 @@ def explain_out_of_memory() -> Iterator[None]:
             raise
         raise TrainingStopped(
             f"There is not enough memory ({(words.splitlines() or [type(error).__name__])[0][:200]}). "
-            "What needs less, with the same result: batch.accumulate=2 (or 4, 8 …), checkpoint_activations=true, "
+            "What needs less, with the same result: batch.accumulate=2 (or 4, 8 …), gradient_checkpointing=true, "
             "chunk=4096. With another: a smaller batch.size or batch.length, or lora. Then run it again."
         ) from error

@@ -99,7 +99,7 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
         _add_lora(model, recipe.lora)
     if recipe.optimizer.freeze is not None:
         freeze(model, recipe.optimizer.freeze)
-    save_memory(model, world.device, recipe.chunk, recipe.checkpoint_activations)
+    save_memory(model, world.device, recipe.chunk, recipe.gradient_checkpointing)
     # before the optimiser: it may put other tensors in place
     wrapped = world.wrap(module, recipe.compile, objective.static_shapes, single_call=recipe.batch.accumulate == 1)
     moves = _optimizer(module, recipe.optimizer)

@@ -27,9 +27,9 @@ def made(name: str):
     return kind.make(kind.config.from_dict(raw), TASKS[name]).train()
 
 
-def learned(model, recompute: bool) -> tuple[torch.Tensor, dict]:
+def learned(model, gradient_checkpointing: bool) -> tuple[torch.Tensor, dict]:
     for stack in (m for m in model.modules() if isinstance(m, Stack)):
-        stack.recompute = recompute
+        stack.gradient_checkpointing = gradient_checkpointing
     model.zero_grad()
     torch.manual_seed(1)
     ids = torch.arange(12).view(2, 6) + 3
@@ -52,7 +52,7 @@ def test_less_is_kept():
     """What autograd holds for backward: with recomputing, hardly more than the input of each layer."""
     model = made("gpt2")
 
-    def held(recompute: bool) -> int:
+    def held(gradient_checkpointing: bool) -> int:
         sizes = {}
 
         def keep(t: torch.Tensor) -> torch.Tensor:
@@ -60,7 +60,7 @@ def test_less_is_kept():
             return t
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-            learned(model, recompute)
+            learned(model, gradient_checkpointing)
         return sum(sizes.values())
 
     assert held(True) < 0.6 * held(False)
@@ -68,7 +68,7 @@ def test_less_is_kept():
 
 def test_only_in_training():
     model = made("gpt2").eval()
-    model.stack.recompute = True
+    model.stack.gradient_checkpointing = True
     ids = torch.arange(6)[None]
     assert model.generate(ids, max_new_tokens=3, do_sample=False).shape == (1, 9)
     model.train()
@@ -99,9 +99,9 @@ def test_the_stream_is_narrow_under_autocast(name):
 def test_compiled_without_a_break():
     model = made("gpt2")
     ids = torch.arange(6)[None]
-    for recompute in (False, True):
+    for gradient_checkpointing in (False, True):
         torch._dynamo.reset()
-        model.stack.recompute = recompute
+        model.stack.gradient_checkpointing = gradient_checkpointing
         with torch.autocast("cpu", torch.bfloat16):
             loss = torch.compile(model, backend="eager", fullgraph=True)(ids, labels=ids).loss
         loss.backward()
