@@ -230,7 +230,7 @@ def losses(folder: Path) -> list[float]:
 
 
 def gradients(folder: Path) -> list[float]:
-    return [event["gradient"] for event in read_log(folder / "log.jsonl") if event["event"] == "step"]
+    return [event["grad_norm"] for event in read_log(folder / "log.jsonl") if event["event"] == "step"]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -255,7 +255,7 @@ def test_two_processes_train_as_one(runs, run):
     results = [json.loads((path / "result.json").read_text()) for path in (one, two)]
     assert results[1]["metrics"] == pytest.approx(results[0]["metrics"], rel=2e-5)
     assert results[1]["test"] == pytest.approx(results[0]["test"], rel=2e-5)
-    assert results[1]["tokens"] == results[0]["tokens"]
+    assert results[1]["units"] == results[0]["units"]
     torch.testing.assert_close(weights(two), weights(one), rtol=1e-4, atol=2e-5)
 
 

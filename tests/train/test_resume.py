@@ -211,6 +211,6 @@ def test_time_left_and_speed(tmp_path):
     train(recipe(tmp_path), watchers=[seen.append])
     spent = time.perf_counter() - began
     steps = [event for event in seen if event["event"] == "step"]
-    assert [event["tokens"] for event in steps] == [64 * n for n in range(1, 7)]
+    assert [event["units"] for event in steps] == [64 * n for n in range(1, 7)]
     assert all(0 < event["seconds"] <= spent and event["units_per_second"] > 0 for event in steps)
-    assert steps[-1]["left"] == 0 and all(event["left"] > 0 for event in steps[:-1])
+    assert steps[-1]["eta"] == 0 and all(event["eta"] > 0 for event in steps[:-1])
