@@ -309,7 +309,7 @@ def test_empty_data(tmp_path):
         ({"path": "a", "format": "cvs"}, "csv"),
         ({"path": "a", "source": "b", "target": "c"}, "one way"),
         ({"source": "b"}, "both"),
-        ({"path": "a", "part": "test", "held_out": 0.1}, "train or valid"),
+        ({"path": "a", "part": "test", "held_out": 0.1}, "one of train, valid"),
         ({"path": "a", "part": "train"}, "together"),
         ({"path": "a", "limit": 0}, "limit"),
         ({"path": "a", "limit": "ten"}, "a whole number"),

@@ -12,61 +12,16 @@ import json
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from clearhead import hub
 from clearhead.errors import InputError, did_you_mean
-from clearhead.text.text_files import UNPACK, Advance, characters, lines
-from clearhead.train.data.formats import (
-    ENDINGS,
-    READERS,
-    FileOptions,
-    Lines,
-    Row,
-    pieces,
-)
+from clearhead.text.text_files import Advance, characters, lines
+from clearhead.train.data.file_paths import file_digest, find_files, format_of, listed
+from clearhead.train.data.formats import READERS, Lines, Row, pieces
+from clearhead.train.data.source_options import FORMATS, SourceOptions, check_use, read_options
 from clearhead.train.data.types import Record
-
-FORMATS = {name: name for name in READERS} | {"txt": "text", "squad": "json", "parallel": "parallel"}
-_TABLE = ("separator", "header", "quoted")
-MEANT_FOR = {"text": ("documents",), "json": ("key",), "csv": _TABLE, "tsv": _TABLE, "conll": ("separator", "strip")}
-KINDS: dict[str, Any] = {
-    **dict.fromkeys(("documents", "separator", "encoding", "strip", "key", "format", "dataset", "config"), str),
-    **dict.fromkeys(("split", "revision", "part"), str),
-    **dict.fromkeys(("header", "quoted", "skip_empty"), bool),
-    "limit": int,
-    "held_out": int | float,
-}
-
-
-@dataclass(frozen=True)
-class SourceOptions(FileOptions):
-    """All that a recipe may say about a source; `FileOptions` has what concerns a single file.
-
-    path                a file, a folder, a pattern with *, or a list of those
-    format              text, jsonl, json (squad), csv, tsv, conll or parallel; by default from the file's ending
-    source, target      two files whose lines belong together, in place of `path`
-    dataset             a public data set, in place of `path`; its config, split and revision
-    limit               so many records and no more
-    skip_empty          leave out records without any text, and pairs of which one side has none
-    part, held_out      "train" or "valid": all but this share of the records, or this share
-    """
-
-    path: Any = None
-    format: str | None = None
-    source: Any = None
-    target: Any = None
-    dataset: str | None = None
-    config: str | None = None
-    split: str = "train"
-    revision: str | None = None
-    limit: int | None = None
-    skip_empty: bool = True
-    part: str | None = None
-    held_out: float = 0.0
 
 
 def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defaults: Any) -> Source:
@@ -74,74 +29,20 @@ def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defau
 
     `folder` is where relative paths begin. `defaults` are options that hold where the description is silent.
     """
-    given_options = dict(spec) if isinstance(spec, Mapping) else {"path": spec}
-    if isinstance(given_options.get("path"), str) and given_options["path"].startswith("hf:"):
-        given_options["dataset"] = given_options.pop("path").removeprefix("hf:")
-    known = [f.name for f in fields(SourceOptions)]
-    for key in (*given_options, *defaults):
-        if key not in known:
-            raise InputError(
-                f"Data has no option {key!r}.{did_you_mean(str(key), known)} There is: {', '.join(known)}."
-            )
-    own_keys = [key for key, value in given_options.items() if value is not None]
-    given_options = {key: value for key, value in (defaults | given_options).items() if value is not None}
-    columns = given_options.get("columns", {})
-    if isinstance(columns, list):
-        given_options["columns"] = {name: n for n, name in enumerate(columns) if name}
-    elif not isinstance(columns, dict) or not all(isinstance(theirs, str | int) for theirs in columns.values()):
-        raise InputError(
-            f"columns must say our names and theirs, such as {{text: sentence, label: 1}}, not {columns!r}."
-        )
-    checked = SourceOptions(**given_options)
-    _check(checked)
+    options, own = read_options(spec, defaults)
     where = Path(folder) if folder is not None else Path()
-    if checked.dataset is not None:
-        return PublicSource(checked)
-    if checked.source is not None:
-        return ParallelSource(checked, _files(checked.source, where), _files(checked.target, where))
-    files = _files(checked.path, where)
-    if checked.format == "parallel":
+    if options.dataset is not None:
+        return PublicSource(options)
+    if options.source is not None:
+        return ParallelSource(options, find_files(options.source, where), find_files(options.target, where))
+    files = find_files(options.path, where)
+    if options.format == "parallel":
         if len(files) != 2:
             raise InputError(f"Parallel data is two files, the sources and the targets; here are {len(files)}.")
-        return ParallelSource(checked, files[:1], files[1:])
-    source = FileSource(checked, files)
-    _check_use(own_keys, source.format)
+        return ParallelSource(options, files[:1], files[1:])
+    source = FileSource(options, files)
+    check_use(own, source.format)
     return source
-
-
-def _check_use(keys: list[str], format: str) -> None:
-    """What a source says of itself must mean something for its format; what holds for all of a recipe's may not."""
-    for key in keys:
-        formats = [name for name, keys in MEANT_FOR.items() if key in keys]
-        if formats and format not in formats:
-            raise InputError(f"{key} is for data in the format {' or '.join(formats)}; this is {format}. Leave it out.")
-
-
-def _check(options: SourceOptions) -> None:
-    for name, kind in KINDS.items():
-        value = getattr(options, name)
-        if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
-            word = {str: "text", bool: "true or false", int: "a whole number"}.get(kind, "a number")
-            raise InputError(f"{name} is {value!r}; it must be {word}.")
-    if sum(value is not None for value in (options.path, options.source, options.dataset)) != 1:
-        raise InputError("Say where the data is in one way: a path, a source with its target, or a dataset.")
-    if (options.source is None) != (options.target is None):
-        raise InputError("Parallel data needs both source and target, the two files whose lines belong together.")
-    if options.dataset is None and (options.config, options.split, options.revision) != (None, "train", None):
-        raise InputError("config, split and revision are those of a public data set (hf:name); a file has none.")
-    if options.format is not None and options.format not in FORMATS:
-        raise InputError(
-            f"{options.format!r} is not a format.{did_you_mean(options.format, FORMATS)} "
-            f"There is: {', '.join(FORMATS)}."
-        )
-    if options.part not in (None, "train", "valid"):
-        raise InputError(f"part is {options.part!r}; it must be train or valid.")
-    if (options.part is None) != (options.held_out == 0) or not 0 <= options.held_out < 1:
-        raise InputError("part and held_out go together: part: train (or valid), held_out: a share such as 0.01.")
-    if options.limit is not None and options.limit < 1:
-        raise InputError(f"limit is {options.limit}; it must be at least 1.")
-    if not options.documents:
-        raise InputError('documents must be "file", "lines", "blank-lines" or the words that part two documents.')
 
 
 class Source:
@@ -256,12 +157,12 @@ class FileSource(Source):
     def __init__(self, options: SourceOptions, files: list[Path]) -> None:
         super().__init__(options)
         self.files = files
-        self.format = FORMATS[options.format] if options.format else _format_of(files)
+        self.format = FORMATS[options.format] if options.format else format_of(files)
         self._tail: int | None = None
 
     @property
     def name(self) -> str:
-        return _listed(self.files)
+        return listed(self.files)
 
     @property
     def size(self) -> int:
@@ -270,7 +171,7 @@ class FileSource(Source):
     def contents(self, digest: Any) -> None:
         digest.update(self.format.encode())
         for path in self.files:
-            digest.update(_file_digest(path))
+            digest.update(file_digest(path))
 
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         for path in self.files:
@@ -346,7 +247,7 @@ class ParallelSource(Source):
 
     @property
     def name(self) -> str:
-        return _listed([path for pair in self.pairs for path in pair])
+        return listed([path for pair in self.pairs for path in pair])
 
     @property
     def size(self) -> int:
@@ -355,7 +256,7 @@ class ParallelSource(Source):
     def contents(self, digest: Any) -> None:
         for pair in self.pairs:
             for path in pair:
-                digest.update(_file_digest(path))
+                digest.update(file_digest(path))
 
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         for source, target in self.pairs:
@@ -452,74 +353,3 @@ def _scattered(number: int) -> float:
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & word
     z = (z ^ z >> 27) * 0x94D049BB133111EB & word
     return (z ^ z >> 31) / 2**64
-
-
-def _files(path_or_list: Any, folder: Path) -> list[Path]:
-    """The files that a path, a folder, a pattern or a list of those stands for, in order."""
-    if isinstance(path_or_list, list | tuple):
-        paths = [path for one in path_or_list for path in _files(one, folder)]
-        if not paths:
-            raise InputError("The list of files is empty. Name at least one.")
-        return paths
-    if not isinstance(path_or_list, str | os.PathLike):
-        raise InputError(f"A path must be a text, but here is {path_or_list!r}.")
-    path = folder / hub.user_path(path_or_list)
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        inside = sorted(
-            p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".") and _ending(p) in ENDINGS
-        )
-        if not inside:
-            raise InputError(f"{path} holds no file that ends in {', '.join(ENDINGS)} (packed or not).")
-        return inside
-    pattern = next((n for n, part in enumerate(path.parts) if any(sign in part for sign in "*?[")), None)
-    if pattern is not None:
-        base = Path(*path.parts[:pattern])
-        try:
-            matching = sorted(p for p in base.glob(str(Path(*path.parts[pattern:]))) if p.is_file())
-        except ValueError as error:
-            raise InputError(f"{path} is no pattern of files: {error}. `*` stands for any part of a name.") from None
-        if not matching:
-            raise InputError(f"No file matches {path}.")
-        return matching
-    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise InputError(f"{path} does not exist.{did_you_mean(path.name, beside)} Paths begin at {folder.resolve()}.")
-
-
-def _ending(path: Path) -> str:
-    """The ending that tells the format: `.jsonl` of `a.jsonl.gz`."""
-    return (path.with_suffix("") if path.suffix.lower() in UNPACK else path).suffix.lower()
-
-
-def _format_of(files: list[Path]) -> str:
-    formats = {ENDINGS.get(_ending(path)): path for path in files}
-    if None in formats:
-        raise InputError(
-            f"{formats[None]} does not say what it holds. Say so in the recipe: format: {', '.join(READERS)}."
-        )
-    if len(formats) > 1:
-        raise InputError(
-            f"The files are of several kinds: {', '.join(p.name for p in formats.values())}. Name those that are "
-            "meant, or a pattern such as data/*.txt."
-        )
-    return str(next(iter(formats)))
-
-
-def _file_digest(path: Path) -> bytes:
-    try:
-        known = path.stat()
-        return _digest(path.resolve(), known.st_size, known.st_mtime_ns)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-@lru_cache(4096)
-def _digest(path: Path, size: int, changed: int) -> bytes:
-    """Once for each file, as long as it does not change: tokenizer, training and held-out data ask for the same."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def _listed(files: list[Path]) -> str:
-    return ", ".join(map(str, files[:3])) + (f" and {len(files) - 3} more" if len(files) > 3 else "")

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clearhead.codec import Codec
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.train.data.types import Batch, Example, Examples, Record
@@ -51,7 +52,7 @@ class Objective:
     test_requires: ClassVar[tuple[str, ...]] = ()
     training_data: Examples | None = None
 
-    def __init__(self, codec: Any = None, length: int = 0) -> None:
+    def __init__(self, codec: Codec | None = None, length: int = 0) -> None:
         """
         codec    between what a record holds and numbers: a tokenizer, an image processor …; None: records hold numbers
         length   the longest example, in units
