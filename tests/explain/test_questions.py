@@ -395,3 +395,11 @@ def test_every_word_has_its_chinese():
             assert {"label", "help"} <= set(chinese["params"][str(n)]), param.name
     unfit = [q.fits(model(*key)) for key in MODELS for q in QUESTIONS.values()]
     assert all(isinstance(reason, Message) and reason.chinese != reason for reason in unfit if reason is not None)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [("logit-lens", "hidden-states"), ("activation_patching", "patching"), ("KV cache", "cache")]
+)
+def test_a_question_is_found_by_the_field_s_name_too(words, name):
+    with pytest.raises(InputError, match=f"Did you mean {name}"):
+        question(words)

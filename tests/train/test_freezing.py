@@ -53,8 +53,8 @@ def test_what_is_shared_belongs_to_the_lowest():
     assert level(model, "stack.layers.2.") == level(model, "stack.final_norm") == 0
     albert = make("albert", "sequence-classification", intermediate_size=12, embedding_size=4)
     assert (level(albert, "head."), level(albert, "stack.layers."), level(albert, "stack.embed.")) == (0, 1, 2)
-    assert make("xlnet", intermediate_size=12).stack.target is not None
-    assert level(make("xlnet", intermediate_size=12), "stack.target") == 4
+    assert make("xlnet", intermediate_size=12).stack.query_embedding is not None
+    assert level(make("xlnet", intermediate_size=12), "stack.query_embedding") == 4
 
 
 def test_models_inside_another_module():

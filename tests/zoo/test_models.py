@@ -23,6 +23,10 @@ def size_of(folder):
     return sum(path.stat().st_size for path in folder.rglob("*"))
 
 
+def test_the_core_knows_the_names_of_all():
+    assert sorted(zoo.TRAINED) == sorted(CARDS)
+
+
 def test_every_folder_has_a_card_and_every_card_a_folder():
     assert {path.name for path in MODELS.iterdir()} == set(CARDS)
     assert [card.name for card in zoo.cards().values() if card.folder is not None] == list(CARDS)

@@ -192,6 +192,10 @@ def _default(param: Setting) -> str:
 
 def _possible(param: Setting) -> str:
     """What a value can be, as the end of a sentence in brackets."""
-    words = ", ".join(param.choices) or param.bounds or {"bool": "yes or no", "model": "a model"}.get(param.kind, "")
+    words = (
+        ", ".join(param.choices)
+        or param.bounds.strip()
+        or {"bool": "yes or no", "model": "a model"}.get(param.kind, "")
+    )
     only = " For encoder–decoders." if param.encoder_decoder_only else ""
     return f"{only} ({words})" if words else only

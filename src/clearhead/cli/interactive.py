@@ -9,7 +9,7 @@ from typing import Any
 
 from clearhead.cli.speed import speed as speed_of
 from clearhead.cli.style import err, note, out, table_of
-from clearhead.errors import ClearheadError, InputError, did_you_mean
+from clearhead.errors import ClearheadError, InputError, PromptTooLong, did_you_mean
 from clearhead.generate import Options, PromptCache
 from clearhead.generation_options import COMMAND_LINE
 from clearhead.pipeline import TextPipeline
@@ -88,11 +88,8 @@ class InteractiveWriter:
         text = line if self._answers else joined(self.text, line)
         try:
             writing = self.pipe.watch(text, past=self._past, log_probs=False, **self.options)
-        except InputError as error:
-            if "no room to write" not in str(error):
-                raise
-            why = str(error).removesuffix(" Shorten the prompt.")
-            raise InputError(f"{why} /undo takes back the last turn, /reset begins a new text.") from None
+        except PromptTooLong as error:
+            raise InputError(f"{error} /undo takes back the last turn, /reset begins a new text.") from None
         answer = ""
         try:
             for piece in writing.pieces():

@@ -44,6 +44,13 @@ QUESTIONS: dict[str, Question] = {one.name: one for one in _ALL}
 def question(name: str) -> Question:
     """By its name; an unknown one is an error that names those that are near."""
     if not isinstance(name, str) or name not in QUESTIONS:
-        near = did_you_mean(str(name)[:60], QUESTIONS)
+        near = did_you_mean(str(name)[:60], QUESTIONS) or _by_title(str(name)[:60])
         raise InputError(say("questions.unknown", name=shown(name), near=near, known=list(QUESTIONS)))
     return QUESTIONS[name]
+
+
+def _by_title(words: str) -> str:
+    """The question whose title has these words: people ask for the logit lens, and it is called hidden-states."""
+    wanted = words.lower().replace("-", " ").replace("_", " ")
+    titled = [question.name for question in QUESTIONS.values() if wanted in question.title.lower()]
+    return say("errors.did_you_mean", names=titled[0]) if wanted and titled else ""

@@ -9,7 +9,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, PromptTooLong
 from clearhead.generation_options import FIELDS, SEARCH, WARPERS, GenerationFields, listing
 from clearhead.models.config import Config
 from clearhead.schema import check_names
@@ -172,9 +172,9 @@ class Options(GenerationFields):
         # The last token is written but never read, so it needs no position of its own; contrastive search reads it.
         most = wanted if positions is None else positions + (self.penalty_alpha is None) - prompt_length
         if most < 1:
-            raise InputError(
-                f"The prompt has {prompt_length} tokens, and the model has {positions} positions: there is no room to "
-                "write. Shorten the prompt."
+            raise PromptTooLong(
+                f"The prompt has {prompt_length} tokens, and the model has {positions} positions: none is left to "
+                "write in. Shorten the prompt."
             )
         return min(wanted, most)
 

@@ -9,9 +9,13 @@ import torch
 
 from clearhead.errors import InputError, TokenizerError
 from clearhead.pipeline.prompts import check_text
+from clearhead.schema import Field
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
+
+
+_TOP_K = Field(name="top_k", type=int, default=5, least=1)
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,7 @@ def fill(pipe: TextPipeline, text: str, top_k: int = 5) -> list[list[MaskFill]]:
         raise TokenizerError("The tokenizer has no mask token.")
     if mask_token not in check_text(text):
         raise InputError(f"There is no gap in the text. Write {mask_token} where a word is hidden.")
-    if top_k < 1:
-        raise InputError(f"top_k is {top_k}; ask for at least one guess.")
+    top_k = _TOP_K.check(top_k)
     encoded = pipe.tokenizer(text, return_tensors="pt").to(pipe.model.device)
     ids = encoded["input_ids"][0]
     with torch.no_grad():

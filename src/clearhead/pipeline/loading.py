@@ -21,6 +21,11 @@ PIPELINES = {"text": "clearhead.pipeline.text:TextPipeline"}
 
 
 def pipeline_class(family: Family) -> type[Pipeline]:
+    if family.modality not in PIPELINES:
+        raise InputError(
+            f"{family.title} reads {family.modality}, and there is no pipeline for that: add one to "
+            "clearhead.pipeline.PIPELINES."
+        )
     module, _, name = PIPELINES[family.modality].partition(":")
     cls: type[Pipeline] = getattr(importlib.import_module(module), name)
     return cls
@@ -51,6 +56,8 @@ def load(
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
     card = zoo.cards().get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
     if card is not None and card.make is not None:
+        if revision is not None:
+            raise InputError(f"{name} is made anew each time; only a model from the hub has a revision.")
         model, made = card.make(task)
         model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
         return TextPipeline(model, made, name=name)
@@ -72,4 +79,5 @@ def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Pat
         if revision is not None:
             raise InputError(f"{name} comes with the package; only a model from the hub has a revision.")
         return folder
+    zoo.check_installed(name)
     return hub.locate(where, revision, zoo.hint(name))

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clearhead.errors import did_you_mean
+from clearhead.errors import InputError, did_you_mean
 from clearhead.messages import say
 
 if TYPE_CHECKING:
@@ -41,6 +41,18 @@ RANDOM = Card(
 )
 
 
+# The names of the trained models: without the package, each is answered with how to get it, and no hub is asked.
+TRAINED = (
+    "stories",
+    "bert-mini",
+    "sentiment",
+    "intents",
+    "translate-en-de",
+    "translate-en-fr",
+    "translate-en-zh",
+)
+
+
 @cache
 def is_installed() -> bool:
     """Whether the trained models are there."""
@@ -60,6 +72,12 @@ def cards() -> dict[str, Card]:
 
         trained = [Card(name, family, about, MODELS / name) for name, (family, about) in CARDS.items()]
     return {card.name: card for card in (*trained, RANDOM)}
+
+
+def check_installed(name: str) -> None:
+    """An error for the name of a trained model where the package that holds it is missing."""
+    if name in TRAINED and not is_installed() and not Path(name).is_dir():
+        raise InputError(f"{name} is not here.{say('errors.zoo_not_installed', near='')}")
 
 
 def hint(name: str, also: Iterable[str] = ()) -> str:
