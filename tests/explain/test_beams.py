@@ -39,14 +39,14 @@ def test_the_tree_holds_together(name):
         parent = found.nodes[node.parent] if node.parent >= 0 else None
         assert node.step == (parent.step + 1 if parent else 1)
         assert node.total == pytest.approx((parent.total if parent else 0.0) + node.log_prob, abs=1e-4)
-        assert parent is None or parent.fate == "live"
-        assert (node.score is None) == (node.fate != "finished")
+        assert parent is None or parent.status == "live"
+        assert (node.score is None) == (node.status != "finished")
     for step, group in itertools.groupby(found.nodes, key=lambda node: node.step):
         nodes = list(group)
         assert [node.total for node in nodes] == sorted((node.total for node in nodes), reverse=True)
         assert len(nodes) == 6  # two for every beam
         if step < found.steps:
-            assert sum(node.fate == "live" for node in nodes) == 3
+            assert sum(node.status == "live" for node in nodes) == 3
     assert [node.rank for node in sorted(found.nodes, key=lambda n: n.rank or 99)][:3] == [1, 2, 3]
     assert found.to_csv().count("\n") == len(found.nodes) + 1
 
@@ -60,9 +60,9 @@ def test_one_beam_is_greedy_decoding(name):
     assert [found.nodes[n].log_prob for n in found.answers[0].nodes] == pytest.approx(one.log_probs, abs=1e-6)
     for _, group in itertools.groupby(found.nodes, key=lambda node: node.step):
         taken, *others = group
-        assert taken.fate != "dropped"
+        assert taken.status != "dropped"
         assert len(others) == 2
-        assert all(other.fate == "dropped" and other.log_prob <= taken.log_prob for other in others)
+        assert all(other.status == "dropped" and other.log_prob <= taken.log_prob for other in others)
 
 
 def test_what_cannot_be_searched_is_refused():

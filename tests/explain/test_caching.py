@@ -52,26 +52,26 @@ def test_the_counts_are_those_of_the_products_that_run(name):
         new = ids[:, step.length - step.computed : step.length]
         with counted(model, path) as work:
             model(**{ask: new}, **more, past_key_values=cache, logits_to_keep=1)
-        assert work[0] == step.work
+        assert work[0] == step.macs
         with counted(model, path) as without:
             model(**{ask: ids[:, : step.length]}, **more, logits_to_keep=1)
-        assert without[0] == step.without
+        assert without[0] == step.macs_without_cache
     assert [step.length for step in found.steps] == list(range(found.prompt, len(found.tokens)))
     assert [step.token for step in found.steps] == found.tokens[found.prompt :]
-    assert found.steps[0].work == found.steps[0].without  # the prompt is read once either way
-    assert all(step.computed == 1 and step.work < step.without for step in found.steps[1:])
+    assert found.steps[0].macs == found.steps[0].macs_without_cache  # the prompt is read once either way
+    assert all(step.computed == 1 and step.macs < step.macs_without_cache for step in found.steps[1:])
     assert 0 < found.saved < 1
 
 
 def test_what_is_kept_is_what_the_cache_holds():
     pipe = tiny_pipeline("gpt2")
     step = caching(pipe, TEXT, 2).steps[-1]
-    assert step.kept == 2 * 3 * 24 * step.length  # keys and values, layers, width
+    assert step.cached_values == 2 * 3 * 24 * step.length  # keys and values, layers, width
     windowed = caching(tiny_pipeline("gpt_neo"), TEXT, 2).steps[-1]  # layer 1 of 3 sees 4 tokens
-    assert windowed.kept == 2 * 24 * (2 * windowed.length + 4)
-    assert windowed.seen == windowed.length
+    assert windowed.cached_values == 2 * 24 * (2 * windowed.length + 4)
+    assert windowed.attended == windowed.length
     both = caching(tiny_pipeline("bart"), TEXT, 2)
-    assert both.steps[-1].kept == 2 * 2 * 24 * (both.steps[-1].length + len(both.source))
+    assert both.steps[-1].cached_values == 2 * 2 * 24 * (both.steps[-1].length + len(both.source))
 
 
 def test_what_has_no_cache_says_so():

@@ -24,7 +24,7 @@ from clearhead.messages import say
 from clearhead.pipeline import Pipeline, as_text
 from clearhead.text.units import display_texts
 
-Fate = Literal["live", "dropped", "finished", "stopped"]
+BeamStatus = Literal["live", "dropped", "finished", "stopped"]
 _POSSIBLE = -1e8  # below it lies what a rule forbids
 
 
@@ -35,7 +35,7 @@ class Node:
     parent     the node it goes on from; -1: the text that was given
     step       which new token it is, from 1
     log_prob   of this token; `total` of all tokens up to it
-    fate       "live": the search went on from it; "dropped": others were likelier; "finished": a text ends with it;
+    status     "live": the search went on from it; "dropped": others were likelier; "finished": a text ends with it;
                "stopped": still likely, but nothing it could lead to would have won
     score      of a finished text: total / length ** length_penalty
     rank       of a finished text that is among the answers: 1 is the best
@@ -48,7 +48,7 @@ class Node:
     token_id: int
     log_prob: float
     total: float
-    fate: Fate
+    status: BeamStatus
     score: float | None = None
     rank: int | None = None
 
@@ -81,10 +81,10 @@ class Beams(Finding):
     answers: list[Hypothesis]  # the best first
 
     def table(self) -> Iterator[Iterable[Any]]:
-        yield ["id", "parent", "step", "token", "token_id", "log_prob", "total", "fate", "score", "rank"]
+        yield ["id", "parent", "step", "token", "token_id", "log_prob", "total", "status", "score", "rank"]
         for one in self.nodes:
-            yield [one.id, one.parent, one.step, one.token, one.token_id, one.log_prob, one.total, one.fate, one.score,
-                   one.rank]  # fmt: skip
+            yield [one.id, one.parent, one.step, one.token, one.token_id, one.log_prob, one.total, one.status,
+                   one.score, one.rank]  # fmt: skip
 
 
 def beams(
@@ -144,9 +144,9 @@ class _Tree:
     step: int = 0
 
     def _add(
-        self, parent: int, token: int, log_prob: float, total: float, fate: Fate, score: float | None = None
+        self, parent: int, token: int, log_prob: float, total: float, status: BeamStatus, score: float | None = None
     ) -> int:
-        node = Node(len(self.nodes), parent, self.step, self.words([token])[0], token, log_prob, total, fate, score)
+        node = Node(len(self.nodes), parent, self.step, self.words([token])[0], token, log_prob, total, status, score)
         self.nodes.append(node)
         return node.id
 
@@ -159,9 +159,9 @@ class _Tree:
         for n, (parent, token, log_prob, total, ended, score) in enumerate(rows):
             if total < _POSSIBLE:
                 continue
-            fate: Fate = "finished" if ended else "live" if n in kept else "dropped"
+            status: BeamStatus = "finished" if ended else "live" if n in kept else "dropped"
             tip = self.tips[parent] if self.step > 1 else -1
-            made[n] = self._add(tip, token, log_prob, total, fate, score if ended else None)
+            made[n] = self._add(tip, token, log_prob, total, status, score if ended else None)
         self.tips = [made.get(n, -1) for n in kept]
 
     def follow(self, steps: Any, beside: int) -> None:
@@ -174,23 +174,23 @@ class _Tree:
             best = step.scores[0].topk(min(beside + 1, len(log_probs)))
             possible = [token for score, token in zip(*map(Tensor.tolist, best), strict=True) if math.isfinite(score)]
             log_prob = float(log_probs[own])
-            fate: Fate = "finished" if over else "live"
-            taken = self._add(tip, own, log_prob, total + log_prob, fate)
+            status: BeamStatus = "finished" if over else "live"
+            taken = self._add(tip, own, log_prob, total + log_prob, status)
             for token in [token for token in possible if token != own][:beside]:
                 self._add(tip, token, float(log_probs[token]), total + float(log_probs[token]), "dropped")
             tip, total = taken, self.nodes[taken].total
             if over:
                 break
-        self.nodes[tip] = replace(self.nodes[tip], fate="finished")
+        self.nodes[tip] = replace(self.nodes[tip], status="finished")
 
     def ranked(self, count: int) -> tuple[list[Node], list[int]]:
-        """All nodes with their last fate, and the answers' last nodes, the best first."""
-        ended = [node for node in self.nodes if node.fate == "finished"]
+        """All nodes with their last status, and the answers' last nodes, the best first."""
+        ended = [node for node in self.nodes if node.status == "finished"]
         ends = [node.id for node in sorted(ended, key=lambda node: -(node.score or 0.0))[:count]]
         final = []
         for node in self.nodes:
-            if node.fate == "live" and node.step == self.step:  # the search ended before it could
-                node = replace(node, fate="stopped")
+            if node.status == "live" and node.step == self.step:  # the search ended before it could
+                node = replace(node, status="stopped")
             final.append(replace(node, rank=ends.index(node.id) + 1) if node.id in ends else node)
         return final, ends
 

@@ -31,19 +31,18 @@ class CacheStep:
     token      the token that this step writes
     length     how many tokens the model has read by then; without a cache it computes keys and values of all of them
     computed   with a cache: of how many, the last ones, it computes keys and values; those before are only read
-    seen       how many of the last ones some layer looks at (all, unless every layer has a window)
-    work       multiply-adds of this step with the cache
-    without    and without it
-    kept       numbers that the cache holds afterwards
+    attended   how many of the last ones some layer looks at (all, unless every layer has a window)
+    macs       multiply-adds of this step with the cache; macs_without_cache: and without it
+    cached_values   how many numbers the cache holds afterwards
     """
 
     token: str
     length: int
     computed: int
-    seen: int
-    work: int
-    without: int
-    kept: int
+    attended: int
+    macs: int
+    macs_without_cache: int
+    cached_values: int
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -69,12 +68,21 @@ class Caching(Finding):
     @property
     def saved(self) -> float:
         """The share of all multiply-adds that the cache saves."""
-        return 1 - sum(step.work for step in self.steps) / sum(step.without for step in self.steps)
+        return 1 - sum(step.macs for step in self.steps) / sum(step.macs_without_cache for step in self.steps)
 
     def table(self) -> Iterator[Iterable[Any]]:
-        yield ["step", "token", "length", "computed", "seen", "work", "without", "kept"]
+        yield ["step", "token", "length", "computed", "attended", "macs", "macs_without_cache", "cached_values"]
         for n, one in enumerate(self.steps, start=1):
-            yield [n, one.token, one.length, one.computed, one.seen, one.work, one.without, one.kept]
+            yield [
+                n,
+                one.token,
+                one.length,
+                one.computed,
+                one.attended,
+                one.macs,
+                one.macs_without_cache,
+                one.cached_values,
+            ]
 
 
 def caching(pipe: Pipeline, text: str, max_new_tokens: int | None = 12) -> Caching:

@@ -44,7 +44,7 @@ class Column:
 
     label: Message
     numbers: list[float | None]
-    is_share: bool = False  # the numbers are parts of a whole and sum to one
+    is_probability: bool = False  # the numbers are parts of a whole and sum to one
 
 
 @dataclass(frozen=True)

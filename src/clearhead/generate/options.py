@@ -173,8 +173,8 @@ class Options(GenerationFields):
         most = wanted if positions is None else positions + (self.penalty_alpha is None) - prompt_length
         if most < 1:
             raise PromptTooLong(
-                f"The prompt has {prompt_length} tokens, and the model has {positions} positions: none is left to "
-                "write in. Shorten the prompt."
+                f"The prompt has {prompt_length} tokens, and the model has {positions} positions: there is no "
+                "room to write. Shorten the prompt."
             )
         return min(wanted, most)
 

@@ -114,8 +114,8 @@ def draw_beams(finding: Any, width: int) -> Iterator[RenderableType]:
         line = Text(f"{step:>3}  ", style="dim")
         for node in (node for node in finding.nodes if node.step == step):
             percentage = f" {math.exp(node.log_prob):.0%}"
-            style = f"bold {ACCENT}" if node.id in best else "dim strike" if node.fate == "dropped" else ""
-            end = "■" if node.fate == "finished" else ""
+            style = f"bold {ACCENT}" if node.id in best else "dim strike" if node.status == "dropped" else ""
+            end = "■" if node.status == "finished" else ""
             part = Text.assemble((show_spaces(node.token), style), (percentage + end, "dim"), "  ")
             if line.cell_len + part.cell_len > width:
                 break
@@ -141,14 +141,14 @@ def draw_caching(finding: Any, width: int) -> Iterator[RenderableType]:
         table.add_column(name, justify="right", no_wrap=True)
     bar_width = max(0, min(BAR_WIDTH, width - 62))
     table.add_column("")
-    most = max(step.without for step in finding.steps)
+    most = max(step.macs_without_cache for step in finding.steps)
     for step in finding.steps:
-        own, rest = bar(step.work / most, bar_width), round(step.without / most * bar_width)
+        own, rest = bar(step.macs / most, bar_width), round(step.macs_without_cache / most * bar_width)
         line = Text.assemble((own, COLOURS["key"]), ("░" * max(0, rest - cell_len(own)), "dim"))
-        numbers = (str(step.length), str(step.computed), _amount(step.without), _amount(step.work))
+        numbers = (str(step.length), str(step.computed), _amount(step.macs_without_cache), _amount(step.macs))
         table.add_row(show_spaces(step.token), *numbers, line)
     yield table
-    held = finding.steps[-1].kept
+    held = finding.steps[-1].cached_values
     yield footnote(
         "Multiply-adds, counted. Without a cache every step computes keys and values of all tokens again; with it, "
         f"only of the new one. It saves {finding.saved:.0%}, and keeps {held:,} numbers "

@@ -65,7 +65,7 @@ def _columns(step: WalkStep, walk: Walk) -> Table:
         for column in step.columns:
             value = column.numbers[n]
             cells.append("hidden" if value is None else f"{value:.3f}")
-            fraction = value or 0.0 if column.is_share else fraction
+            fraction = value or 0.0 if column.is_probability else fraction
         style = "bold" if own and n == walk.position else ""
         table.add_row(Text(show_spaces(token), style=style), *cells, Text(bar(fraction), style=COLOURS["query"]))
     return table

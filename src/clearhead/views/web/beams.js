@@ -21,7 +21,7 @@ const view = {
     }),
   body,
   *table(finding) {
-    yield ["id", "parent", "step", "token", "token_id", "log_prob", "total", "fate", "score", "rank"];
+    yield ["id", "parent", "step", "token", "token_id", "log_prob", "total", "status", "score", "rank"];
     for (const one of finding.nodes)
       yield [
         one.id,
@@ -31,7 +31,7 @@ const view = {
         one.token_id,
         one.log_prob,
         one.total,
-        one.fate,
+        one.status,
         one.score,
         one.rank,
       ];
@@ -113,7 +113,7 @@ function pathTo(nodes, last) {
 function best(c, step, answer) {
   const { nodes, answers, steps } = c.finding;
   if (step >= steps) return answers[answer ?? 0]?.nodes ?? [];
-  const live = nodes.filter((node) => node.step === step && node.fate !== "dropped");
+  const live = nodes.filter((node) => node.step === step && node.status !== "dropped");
   live.sort((a, b) => b.total - a.total);
   return live.length ? pathTo(nodes, live[0].id) : [];
 }
@@ -156,7 +156,7 @@ function grown(c) {
   lines.append(...paths);
   const groups = nodes.map((node) => {
     const { x, y, w } = place.get(node.id);
-    const ends = node.fate === "finished";
+    const ends = node.status === "finished";
     const box = svg("rect", { class: "ch-hit", x, y: y - 11, width: w, height: 22, rx: 3 });
     const word = svg(
       "text",
@@ -197,9 +197,9 @@ function grown(c) {
     nodes.forEach((node, n) => {
       const there = node.step <= step;
       const gone =
-        node.fate === "dropped" ||
-        node.fate === "stopped" ||
-        (node.step < step && node.fate === "live" && !parents.has(node.id));
+        node.status === "dropped" ||
+        node.status === "stopped" ||
+        (node.step < step && node.status === "live" && !parents.has(node.id));
       for (const mark of [groups[n], paths[n]]) mark.style.display = there ? "" : "none";
       groups[n].classList.toggle("ch-gone", gone);
       groups[n].classList.toggle("ch-best", lit.has(node.id));
@@ -222,7 +222,7 @@ function tell(c, node) {
     `${visible(node.token)} · ${scale.percent(Math.exp(node.log_prob), 1)} · ${c.words("log_prob")} ` +
       `${scale.number(node.log_prob)}`,
     `${c.words("beams_total")} ${scale.number(node.total)}`,
-    c.words(`beams_${node.fate}`),
+    c.words(`beams_${node.status}`),
   ];
   if (scale.isNumber(node.score)) words.push(`${c.words("score")} ${scale.number(node.score)}`);
   return words.join("\n");
@@ -245,13 +245,13 @@ function ranking(c, step, seen) {
       }))
     : nodes
         .filter((node) =>
-          node.fate === "finished" ? node.step <= step : node.step === step && node.fate !== "dropped",
+          node.status === "finished" ? node.step <= step : node.step === step && node.status !== "dropped",
         )
         .map((node) => ({
           path: pathTo(nodes, node.id),
           total: node.total,
           score: node.score,
-          ended: node.fate === "finished",
+          ended: node.status === "finished",
         }))
         .map((row) => ({ ...row, text: textOf(row.path), length: row.path.length }));
   const scored = c.finding.beams > 1,

@@ -50,9 +50,18 @@ const view = {
     );
   },
   *table(finding) {
-    yield ["step", "token", "length", "computed", "seen", "work", "without", "kept"];
+    yield ["step", "token", "length", "computed", "attended", "macs", "macs_without_cache", "cached_values"];
     for (const [n, one] of finding.steps.entries())
-      yield [n + 1, one.token, one.length, one.computed, one.seen, one.work, one.without, one.kept];
+      yield [
+        n + 1,
+        one.token,
+        one.length,
+        one.computed,
+        one.attended,
+        one.macs,
+        one.macs_without_cache,
+        one.cached_values,
+      ];
   },
 };
 
@@ -64,7 +73,7 @@ function grid(c, cached, space) {
     const step = steps[r];
     if (k >= step.length) return "unread";
     if (!cached || k >= step.length - step.computed) return "computed";
-    return k >= step.length - step.seen ? "read" : "unseen";
+    return k >= step.length - step.attended ? "read" : "unseen";
   };
   const inks = { computed: COMPUTED, read: READ, unread: SOON, unseen: SOON };
   return el(
@@ -93,11 +102,11 @@ function grid(c, cached, space) {
 }
 
 const tell = (c, step) =>
-  `${c.words("cache_without")} ${scale.whole(step.without)} · ${c.words("cache_with")} ${scale.whole(step.work)}`;
+  `${c.words("cache_without")} ${scale.whole(step.macs_without_cache)} · ${c.words("cache_with")} ${scale.whole(step.macs)}`;
 
 function work(c) {
   const { steps } = c.finding;
-  const most = Math.max(...steps.map((step) => step.without));
+  const most = Math.max(...steps.map((step) => step.macs_without_cache));
   const sum = (name) => steps.reduce((total, step) => total + step[name], 0);
   const rows = steps.map((step, n) =>
     c.tells(
@@ -105,13 +114,13 @@ function work(c) {
         "div",
         { class: `ch-choice${c.state.step === n ? " ch-on-row" : ""}`, tabindex: "-1", "data-step": n },
         el("span", {}, signed(step.token)),
-        el("span", { class: "ch-share ch-was" }, amount(step.without)),
-        el("span", { class: "ch-share" }, amount(step.work)),
+        el("span", { class: "ch-share ch-was" }, amount(step.macs_without_cache)),
+        el("span", { class: "ch-share" }, amount(step.macs)),
         el(
           "span",
           { class: "ch-track ch-both" },
-          el("span", { class: "ch-ghost", style: { width: `${(step.without / most) * 100}%` } }),
-          el("span", { class: "ch-bar", style: { width: `${(step.work / most) * 100}%`, background: "var(--k)" } }),
+          el("span", { class: "ch-ghost", style: { width: `${(step.macs_without_cache / most) * 100}%` } }),
+          el("span", { class: "ch-bar", style: { width: `${(step.macs / most) * 100}%`, background: "var(--k)" } }),
         ),
       ),
       () => `${plain(step.token)}\n${tell(c, step)}`,
@@ -125,7 +134,7 @@ function work(c) {
     el("span", {}, c.words("cache_with_short")),
     el("span", {}),
   );
-  const kept = steps.at(-1).kept;
+  const kept = steps.at(-1).cached_values;
   const total = c.words("cache_total", {
     without: amount(sum("without")),
     work: amount(sum("work")),

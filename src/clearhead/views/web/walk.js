@@ -106,7 +106,7 @@ function vectorOf(c, vector, most) {
 function columnsOf(c, columns, others) {
   const { position } = c.finding,
     tokens = others ?? c.finding.tokens;
-  const shares = columns.find((column) => column.is_share);
+  const shares = columns.find((column) => column.is_probability);
   const space = Math.max(60, Math.min(320, c.width - 120 - columns.length * 90));
   const head = el(
     "tr",
