@@ -101,8 +101,8 @@ function grid(c, cached, space) {
   );
 }
 
-const tell = (c, step) =>
-  `${c.words("cache_without")} ${scale.whole(step.macs_without_cache)} · ${c.words("cache_with")} ${scale.whole(step.macs)}`;
+const tell = (c, { macs, macs_without_cache: without }) =>
+  `${c.words("cache_without")} ${scale.whole(without)} · ${c.words("cache_with")} ${scale.whole(macs)}`;
 
 function work(c) {
   const { steps } = c.finding;
