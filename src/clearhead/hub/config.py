@@ -9,6 +9,7 @@ from typing import Any
 
 from clearhead import models
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.files import atomic_write
 from clearhead.generation_options import CONFIG_KEYS
 from clearhead.models import Config, Family
 
@@ -35,7 +36,8 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, data: Any, sort_keys: bool = False) -> None:
-    path.write_text(json.dumps(data, indent=2, sort_keys=sort_keys) + "\n", encoding="utf-8")
+    text = json.dumps(data, indent=2, sort_keys=sort_keys) + "\n"
+    atomic_write(path, text.encode("utf-8"), CheckpointError)
 
 
 def read_config(
