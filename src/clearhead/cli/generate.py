@@ -18,7 +18,7 @@ from clearhead.errors import InputError
 from clearhead.generation_options import COMMAND_LINE, FIELDS, GROUPS
 
 if TYPE_CHECKING:
-    from clearhead.pipeline.writing import Writing, Written
+    from clearhead.pipeline.generation import GeneratedText, TextGeneration
 
 
 def _option(group: str, help: str, *flags: str, metavar: str | None = None) -> Any:
@@ -90,17 +90,17 @@ def command(
         InteractiveWriter(pipe, options, speed=speed).run(prompt)
         return
 
-    writing = pipe.watch(prompt, log_probs=as_json, **options)
-    interrupted = _write(writing, None if as_json else "" if pipe.model.is_encoder_decoder else prompt or "")
+    generation = pipe.start_generation(prompt, log_probs=as_json, **options)
+    interrupted = _write(generation, None if as_json else "" if pipe.model.is_encoder_decoder else prompt or "")
     if as_json:
         spelled = {name: value for name, value in (form | {"assistant_model": assistant}).items() if value}
-        print_json(_as_dict(model, prompt, writing) | {"options": options_of(writing) | spelled})
+        print_json(_as_dict(model, prompt, generation) | {"options": options_of(generation) | spelled})
     else:
-        _show(writing, interrupted)
+        _show(generation, interrupted)
     if interrupted:
         raise typer.Exit(130)
     if speed:
-        note(speed_of(writing))
+        note(speed_of(generation))
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -118,37 +118,39 @@ def _read_prompt(prompt: str | None) -> str | None:
     return prompt
 
 
-def _write(writing: Writing, before: str | None) -> bool:
+def _write(generation: TextGeneration, before: str | None) -> bool:
     """Write to the end, or until it is interrupted: then True. before: what is shown in front; None: show nothing."""
     try:
-        if writing.streams and before is not None:
-            _stream(writing, before)
+        if generation.streams and before is not None:
+            _stream(generation, before)
         else:  # token by token, so that an interrupt leaves what was written
             with nullcontext() if before is None else waiting("Writing …"):
-                for _ in writing.pieces():
+                for _ in generation.pieces():
                     pass
     except KeyboardInterrupt:
         return True
     return False
 
 
-def _show(writing: Writing, interrupted: bool) -> None:
+def _show(generation: TextGeneration, interrupted: bool) -> None:
     """What a stream has not shown, and what there is to say of it."""
-    if not writing.streams:
-        _print_answers(writing.answers)
-    elif not interrupted and not writing.answers[0].new_text:
+    if not generation.streams:
+        _print_answers(generation.answers)
+    elif not interrupted and not generation.answers[0].new_text:
         note("The model ended the text at once.")
     if interrupted:
-        note("Stopped; what was written stands above." if writing.answers else "Stopped before the search had ended.")
+        note(
+            "Stopped; what was written stands above." if generation.answers else "Stopped before the search had ended."
+        )
 
 
-def _stream(writing: Writing, before: str) -> None:
+def _stream(generation: TextGeneration, before: str) -> None:
     """Show the text as it comes; on a terminal the prompt is paler than what the model adds."""
     if before:
         pale = out().is_terminal and not out().legacy_windows
         sys.stdout.write(f"\x1b[2m{before}\x1b[0m" if pale else before)
     try:
-        for piece in writing.pieces():
+        for piece in generation.pieces():
             sys.stdout.write(piece)
             sys.stdout.flush()
     finally:
@@ -156,7 +158,7 @@ def _stream(writing: Writing, before: str) -> None:
         sys.stdout.flush()
 
 
-def _print_answers(answers: list[Written]) -> None:
+def _print_answers(answers: list[GeneratedText]) -> None:
     """Several answers: numbered, and on a terminal set beside their numbers and scores."""
     console = out()
     if len(answers) == 1:
@@ -179,12 +181,12 @@ def _print_answers(answers: list[Written]) -> None:
         note("The number under each is its score: log-probability for its length; nearer to 0 is likelier.")
 
 
-def _as_dict(model: str, prompt: str | None, writing: Writing) -> dict[str, Any]:
+def _as_dict(model: str, prompt: str | None, generation: TextGeneration) -> dict[str, Any]:
     return {
         "model": model,
         "prompt": prompt,
-        "answers": [asdict(answer) for answer in writing.answers],
-        "new_tokens": writing.new_tokens,
-        "seconds": round(seconds(writing), 4),
-        "tokens_per_second": round(tokens_per_second(writing), 2),
+        "answers": [asdict(answer) for answer in generation.answers],
+        "new_tokens": generation.new_tokens,
+        "seconds": round(seconds(generation), 4),
+        "tokens_per_second": round(tokens_per_second(generation), 2),
     }

@@ -87,12 +87,12 @@ class InteractiveWriter:
             raise InputError("There is no text to go on from. Type a few words.")
         text = line if self._answers else joined(self.text, line)
         try:
-            writing = self.pipe.watch(text, past=self._past, log_probs=False, **self.options)
+            generation = self.pipe.start_generation(text, past=self._past, log_probs=False, **self.options)
         except PromptTooLong as error:
             raise InputError(f"{error} /undo takes back the last turn, /reset begins a new text.") from None
         answer = ""
         try:
-            for piece in writing.pieces():
+            for piece in generation.pieces():
                 shown = piece if answer else piece.removeprefix(" ")  # a space at the edge is not seen
                 sys.stdout.write(shown)
                 sys.stdout.flush()
@@ -105,12 +105,12 @@ class InteractiveWriter:
             if not answer:
                 note("The model ended the text at once.")
             if self.speed:
-                note(speed_of(writing))
+                note(speed_of(generation))
         if self._answers:
             return
         self._earlier.append(self.text)
         self.text = text + answer
-        if writing.full:
+        if generation.full:
             note("The model's positions are full: nothing can follow. /undo takes this turn back, /reset begins anew.")
 
     def _command(self, command: str, *words: str) -> None:

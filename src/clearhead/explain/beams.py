@@ -114,8 +114,8 @@ def beams(
         "do_sample": False, "max_new_tokens": max_new_tokens, "length_penalty": length_penalty,
         "early_stopping": early_stopping, "src_lang": src_lang, "tgt_lang": tgt_lang,
     }  # fmt: skip
-    writing = as_text(pipe).watch(text, **options)
-    run, target = writing.run, pipe.tokenizer.target
+    generation = as_text(pipe).start_generation(text, **options)
+    run, target = generation.run, pipe.tokenizer.target
     tree = _Tree(lambda ids: display_texts(target, ids))
     with eval_mode(pipe.model):
         if num_beams > 1:

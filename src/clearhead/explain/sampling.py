@@ -116,7 +116,7 @@ def sampling(
         "do_sample": True, "num_beams": 1, "num_return_sequences": draws, "seed": seed, "temperature": temperature,
         "top_k": top_k, "top_p": top_p, "src_lang": src_lang, "tgt_lang": tgt_lang,
     }  # fmt: skip
-    run = as_text(pipe).watch(text, **options).run
+    run = as_text(pipe).start_generation(text, **options).run
     with eval_mode(pipe.model):
         steps = run.steps()
         step = next(steps)

@@ -16,9 +16,9 @@ from clearhead.models import Model
 from clearhead.pipeline.base import Pipeline, Reading
 from clearhead.pipeline.embed import embed
 from clearhead.pipeline.fill import MaskFill, fill
+from clearhead.pipeline.generation import GeneratedText, TextGeneration
 from clearhead.pipeline.prompts import encode_prompts, in_languages
 from clearhead.pipeline.reading import read_text
-from clearhead.pipeline.writing import Writing, Written
 from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
 
 
@@ -79,12 +79,12 @@ class TextPipeline(Pipeline):
         that know languages src_lang and tgt_lang (by default those of the tokenizer); and one of these for an answer of
         a given form: choices=["yes", "no"], regex=r"\\d+", json_schema={…}. `write` tells more than the text.
         """
-        texts = [written.text for written in self.watch(text, log_probs=False, **options).finish()]
+        texts = [written.text for written in self.start_generation(text, log_probs=False, **options).finish()]
         return texts[0] if len(texts) == 1 and not isinstance(text, list | tuple) else texts
 
-    def write(self, text: str | list[str] | None = None, **options: Any) -> list[Written]:
+    def write(self, text: str | list[str] | None = None, **options: Any) -> list[GeneratedText]:
         """Like `generate`, with everything that is known of each answer."""
-        return self.watch(text, **options).finish()
+        return self.start_generation(text, **options).finish()
 
     def stream(self, text: str | None = None, **options: Any) -> Iterator[str]:
         """The new text, piece by piece, as it is written. Closing it early is fine: what was shown stands."""
@@ -93,19 +93,19 @@ class TextPipeline(Pipeline):
         if options.get("num_beams") is None:  # what the checkpoint prefers does not keep a stream from streaming
             options["num_beams"] = 1
         options["num_return_sequences"] = 1
-        writing = self.watch(text, log_probs=False, **options)
-        if writing.options.num_beams > 1:
+        generation = self.start_generation(text, log_probs=False, **options)
+        if generation.options.num_beams > 1:
             raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
-        return writing.pieces()
+        return generation.pieces()
 
-    def watch(
+    def start_generation(
         self,
         text: str | list[str] | None = None,
         *,
         past: PromptCache | None = None,
         log_probs: bool = True,
         **options: Any,
-    ) -> Writing:
+    ) -> TextGeneration:
         """A call of `generate` that has not begun: its `pieces` as they come, or its `answers` when it is `finish`ed.
 
         past        what earlier calls have read, to be used again where the text begins the same
@@ -124,7 +124,7 @@ class TextPipeline(Pipeline):
             self.model.config
         ):
             options.setdefault("eos_token_id", target.eos_token_id)  # an answer of a given form must be able to end
-        return Writing(self.model, target, prompts, ids, mask, options, past=past, log_probs=log_probs)
+        return TextGeneration(self.model, target, prompts, ids, mask, options, past=past, log_probs=log_probs)
 
     def in_languages(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
         """The tokenizer for the language forms for, and options that make the model write the other one."""

@@ -144,15 +144,17 @@ class Studio:
             job.progress("working")
             began = time.perf_counter()
             writer = as_text(pipe)
-            writing = writer.watch(request.text or None, log_probs=False, num_return_sequences=1, **request.options)
-            pieces = writing.pieces()
+            generation = writer.start_generation(
+                request.text or None, log_probs=False, num_return_sequences=1, **request.options
+            )
+            pieces = generation.pieces()
             with job.watching(pipe.model):  # the whole prompt; then a look between two tokens is enough
                 piece = next(pieces, None)
             while piece is not None:
                 job.emit({"event": "token", "text": piece})
                 job.check()
                 piece = next(pieces, None)
-            written = writing.answers[0]
+            written = generation.answers[0]
             seconds = time.perf_counter() - began
         job.emit(
             {"event": "end", "text": written.text, "new_text": written.new_text, "tokens": len(written.token_ids),

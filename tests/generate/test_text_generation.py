@@ -34,10 +34,10 @@ def test_what_only_tensors_can_hold_is_refused(pipe):
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 2}])
 def test_a_writing_is_written_once(pipe, options):
-    writing = pipe.watch("A", max_new_tokens=2, past=PromptCache(), **options)
-    writing.finish()
-    with pytest.raises(InputError, match="call watch again"):
-        writing.finish()
-    with pytest.raises(InputError, match="call watch again"):
-        list(writing.pieces())
-    assert len(writing.answers[0].token_ids) == 2
+    generation = pipe.start_generation("A", max_new_tokens=2, past=PromptCache(), **options)
+    generation.finish()
+    with pytest.raises(InputError, match="call start_generation again"):
+        generation.finish()
+    with pytest.raises(InputError, match="call start_generation again"):
+        list(generation.pieces())
+    assert len(generation.answers[0].token_ids) == 2

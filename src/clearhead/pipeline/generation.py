@@ -1,4 +1,4 @@
-"""One call of generate, in text: watched token by token, or run to its end.
+"""One call of generate, in text: streamed token by token, or run to its end.
 
 What stands when it is interrupted is an answer like any other.
 """
@@ -20,7 +20,7 @@ from clearhead.text import TextStream, Tokenizer
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedText:
     """One answer."""
 
     text: str  # the prompt and what follows; of an encoder–decoder, the answer
@@ -32,7 +32,7 @@ class Written:
     score: float | None = None  # a beam search's ranking
 
 
-class Writing:
+class TextGeneration:
     """
     options     the options in force: those given, and what the model's own files say where they are silent
     run         the call itself
@@ -51,8 +51,8 @@ class Writing:
         past: PromptCache | None = None,
         log_probs: bool = True,
     ) -> None:
-        self._began = time.perf_counter()
-        self._begun = False
+        self._start_time = time.perf_counter()
+        self._started = False
         self._times: list[float] = []  # when each token was there
         self.model, self._tokenizer, self._log_probs = model, tokenizer, log_probs
         keywords = {**options, "return_dict_in_generate": log_probs}
@@ -79,7 +79,7 @@ class Writing:
             self.finish()
             yield self._rows[0].text
             return
-        self._begin()
+        self._start()
         for step in self.run.steps():
             log_probs = step.log_probs().tolist() if self._log_probs else None
             chosen, over = step.tokens.tolist(), step.finished.tolist()
@@ -97,19 +97,19 @@ class Writing:
             yield rest[0]
 
     @torch.no_grad()
-    def finish(self) -> list[Written]:
+    def finish(self) -> list[GeneratedText]:
         """Write to the end, without a look on the way."""
-        self._begin()
+        self._start()
         generation = self.run.finish()
         self._times.append(time.perf_counter())
         for n, row in enumerate(self._rows):
             self._fill(row, generation, n)
         return self.answers
 
-    def _begin(self) -> None:
-        if self._begun:
-            raise InputError("This text is being written, or has been: see its answers, or call watch again.")
-        self._begun = True
+    def _start(self) -> None:
+        if self._started:
+            raise InputError("This generation runs or has run: see its answers, or call start_generation again.")
+        self._started = True
 
     def _fill(self, row: _Row, generation: Generation, n: int) -> None:
         count = int(generation.lengths[n])
@@ -122,7 +122,7 @@ class Writing:
         row.score = None if generation.sequences_scores is None else float(generation.sequences_scores[n])
 
     @property
-    def answers(self) -> list[Written]:
+    def answers(self) -> list[GeneratedText]:
         if self.options.num_beams > 1 and not self._times:
             return []  # a search has no answer before it has ended
         ends = set(self.run.eos)
@@ -143,7 +143,7 @@ class Writing:
     @property
     def times(self) -> list[float]:
         """Seconds from the beginning to each token (or only to the last, where nobody looked on the way)."""
-        return [moment - self._began for moment in self._times]
+        return [moment - self._start_time for moment in self._times]
 
 
 class _Row:
@@ -182,9 +182,9 @@ class _Row:
         self.text += kept
         return kept
 
-    def answer(self, ends: set[int], tokenizer: Tokenizer) -> Written:
+    def answer(self, ends: set[int], tokenizer: Tokenizer) -> GeneratedText:
         reason = self.reason or ("length" if self._closed else "interrupted")
         if self._over:
             reason = "end" if self.ids[-1] in ends else "stop"
         tokens = tokenizer.readable(self.ids)
-        return Written(self._prompt + self.text, self.text, self.ids, tokens, self.log_probs, reason, self.score)
+        return GeneratedText(self._prompt + self.text, self.text, self.ids, tokens, self.log_probs, reason, self.score)
