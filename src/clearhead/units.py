@@ -49,6 +49,19 @@ class TokenUnit(Unit):
 
 
 @dataclass(frozen=True)
+class WrittenUnit(TokenUnit):
+    """One token that a decoder writes, or one whole word: the name of the step at which it is written.
+
+    read      the token (or word) that the decoder has just read at that step
+    guessed   the text ends before it: it is what the model itself would write next
+    """
+
+    kind: str = field(init=False, default="written")
+    read: str = ""
+    guessed: bool = False
+
+
+@dataclass(frozen=True)
 class PatchUnit(Unit):
     """One patch of a picture: its place in the grid, and its rectangle in pixels of the picture as given."""
 

@@ -20,7 +20,7 @@ from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
 from clearhead.explain.walk import Walk, walk
-from clearhead.units import TokenUnit
+from clearhead.units import TokenUnit, WrittenUnit
 
 __all__ = [
     "Ablation",
@@ -46,6 +46,7 @@ __all__ = [
     "TokenUnit",
     "TopTokens",
     "Walk",
+    "WrittenUnit",
     "ablation",
     "attention",
     "attention_steps",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.explain.attention_site import AttentionSide, AttentionSite, attention_site
+from clearhead.explain.attention_site import (
+    AttentionSide,
+    AttentionSite,
+    attention_site,
+    row_columns,
+    row_names,
+)
 from clearhead.explain.capabilities import has_attention, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices
@@ -23,7 +29,7 @@ from clearhead.messages import say
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline
 from clearhead.text.units import word_groups, word_units
-from clearhead.units import TokenUnit, Unit
+from clearhead.units import TokenUnit, Unit, WrittenUnit
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class HeadSummary:
                    token too, where heads with nothing to say put their weight
     to_same        weight on other places where the same token stands
     induction      weight on what came after an earlier place where the same token stands
+    alignment      of a decoder that looks at its source: the strongest weight on each token of the source, times the
+                   strongest weight that each written token puts on one of them (both means): 1 where words pair off
     """
 
     layer: int
@@ -47,6 +55,7 @@ class HeadSummary:
     to_separator: float
     to_same: float
     induction: float
+    alignment: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -54,7 +63,8 @@ class AttentionWeights(Finding):
     """
     side        which attention: of a model's only stack ("self"), of the "encoder", of the "decoder", or of the
                 decoder to the encoder ("cross")
-    tokens      what looks (queries): tokens, or whole words
+    tokens      what looks (queries): tokens, or whole words. Of "cross", what is written at each step (`text`), with
+                what has just been read (`read`)
     keys        what is looked at; of a model with a memory, all that it has_memory comes first as one
     weights     (layers, heads, query, key): each row sums to one
     summaries   a line for each head, always by tokens
@@ -93,9 +103,9 @@ class AttentionWeights(Finding):
         return sorted(self.summaries, key=order)
 
     def table(self) -> Iterator[Iterable[Any]]:
-        yield ["layer", "head", "query", "query_token", "key", "key_token", "weight"]
+        yield ["layer", "head", "query", *row_columns(self.tokens), "key", "key_token", "weight"]
         for n, h, q, k in np.ndindex(self.weights.shape):
-            row = [self.layers[n], self.heads[h], q, self.tokens[q].text, k, self.keys[k].text]
+            row = [self.layers[n], self.heads[h], q, *row_names(self.tokens[q]), k, self.keys[k].text]
             yield [*row, float(self.weights[n, h, q, k])]
 
 
@@ -119,7 +129,7 @@ def attention(
     """
     site = attention_site(pipe, text, pair, target, side)
     layers, heads = site.layers(layers), site.heads(heads)
-    queries, keys = site.queries, site.keys
+    queries, keys = site.rows, site.keys
     measures = _Measures(site, pipe.model.device)
     join_queries = _joining(queries, mean=True, device=pipe.model.device) if words else None
     join_keys = _joining(keys, mean=False, device=pipe.model.device) if words else None
@@ -150,7 +160,7 @@ def attention(
         raise InputError(say("explain.attention_not_computed", side=site.side))
     if words:
         reader, writer = pipe.tokenizer, pipe.tokenizer.target
-        queries = word_units(reader if site.side in ("self", "encoder") else writer, _tokens(queries))
+        queries = _read_words(word_units(reader if site.side in ("self", "encoder") else writer, _tokens(queries)))
         keys = word_units(writer if site.side == "decoder" else reader, _tokens(keys))
     if has_memory:
         keys = [TokenUnit("memory", -1, None), *keys]
@@ -172,6 +182,8 @@ class _Measures:
         self.cross = site.side == "cross"
         self.sinks, self.from_query = special.clone(), 0
         if self.cross:
+            self.source = ~special
+            self.written = torch.tensor([not unit.special for unit in site.rows], device=device)
             return
         if site.stack.causal:  # the first token has no choice but to look at itself
             self.sinks[0], self.from_query = True, min(1, len(keys) - 1)
@@ -191,7 +203,7 @@ class _Measures:
         nothing = torch.full_like(entropy, math.nan)
         to_separator = (weights * self.sinks)[:, self.from_query :].sum(-1).mean(-1)
         if self.cross:
-            columns = [entropy, nothing, nothing, to_separator, nothing, nothing]
+            columns = [entropy, nothing, nothing, to_separator, nothing, nothing, self._alignment(weights)]
         else:
             before = weights.diagonal(-1, -2, -1)  # empty for a single token
             columns = [
@@ -201,9 +213,17 @@ class _Measures:
                 to_separator,
                 _mean_weight(weights, self.same),
                 _mean_weight(weights, self.follows),
+                nothing,
             ]
         rows = torch.stack(columns, -1).tolist()
         return [HeadSummary(layer, head, *row) for head, row in zip(heads, rows, strict=True)]
+
+    def _alignment(self, weights: Tensor) -> Tensor:
+        """(heads,)"""
+        pairs = weights[:, self.written][..., self.source]  # (heads, written tokens, source tokens)
+        if not pairs.shape[1] or not pairs.shape[2]:
+            return weights.new_full((len(weights),), math.nan)
+        return pairs.amax(1).mean(-1) * pairs.amax(2).mean(-1)
 
 
 def _mean_weight(weights: Tensor, counts: Tensor) -> Tensor:
@@ -219,6 +239,15 @@ def _tokens(units: Sequence[Unit]) -> list[TokenUnit]:
     if len(tokens) != len(units):
         raise InputError(say("explain.no_words_here"))
     return tokens
+
+
+def _read_words(words: Sequence[TokenUnit]) -> list[TokenUnit]:
+    """Of words that are written, what has just been read is the word before, not its last piece."""
+    befores = [None, *words[:-1]]
+    return [
+        replace(word, read=before.text) if before is not None and isinstance(word, WrittenUnit) else word
+        for word, before in zip(words, befores, strict=True)
+    ]
 
 
 def _joining(units: Sequence[Unit], *, mean: bool, device: torch.device) -> Tensor:

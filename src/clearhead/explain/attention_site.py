@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, cast
 
 from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.indices import Indices, checked_indices
+from clearhead.explain.inference import call, eval_mode
 from clearhead.messages import say
 from clearhead.nn.stack import Stack
 from clearhead.pipeline import Pipeline, Reading
-from clearhead.units import Unit
+from clearhead.pipeline.reading import written_after
+from clearhead.text.units import units_of_ids
+from clearhead.units import Unit, WrittenUnit
 
 AttentionSide = Literal["self", "encoder", "decoder", "cross"]
 
@@ -21,7 +25,8 @@ AttentionSide = Literal["self", "encoder", "decoder", "cross"]
 @dataclass(frozen=True)
 class AttentionSite:
     """
-    side   "self" of a model's only stack, "encoder", "decoder", or "cross": of the decoder to the encoder
+    side      "self" of a model's only stack, "encoder", "decoder", or "cross": of the decoder to the encoder
+    queries   what is read at the places that look
     """
 
     pipe: Pipeline
@@ -30,6 +35,11 @@ class AttentionSite:
     stack: Stack
     queries: Sequence[Unit]
     keys: Sequence[Unit]
+
+    @cached_property
+    def rows(self) -> Sequence[Unit]:
+        """What the rows of its weights are called: the queries; across two sequences, what is written at each step."""
+        return written_rows(self.pipe, self.reading) if self.side == "cross" else self.queries
 
     @property
     def prefix(self) -> str:
@@ -87,3 +97,28 @@ def attention_site(pipe: Pipeline, text: str, pair: str | None, target: str | No
     queries = reading.target if side in ("decoder", "cross") else reading.units
     keys = reading.target if side == "decoder" else reading.units
     return AttentionSite(pipe, reading, cast(AttentionSide, side), stack, queries, keys)
+
+
+def written_rows(pipe: Pipeline, reading: Reading) -> Sequence[Unit]:
+    """What a decoder writes at each place that it reads; what it reads, of a model that writes nothing.
+
+    Where the text does not say what comes last, it is the model's own likeliest token, and marked so.
+    """
+    if pipe.model.language_head is None or len(reading.written) == len(reading.target):
+        return reading.written or reading.target
+    with eval_mode(pipe.model):
+        likeliest = int(call(pipe, reading).logits[0, -1].argmax())
+    (unit,) = units_of_ids(pipe.tokenizer.target, [likeliest], "")
+    if unit.word is not None:  # a word of its own
+        unit = replace(unit, word=1 + max((one.word for one in reading.written if one.word is not None), default=-1))
+    return [*reading.written, written_after(unit, reading.target[-1], guessed=True)]
+
+
+def row_columns(rows: Sequence[Unit]) -> list[str]:
+    """The columns of a table that name a row."""
+    return ["written_token", "read_token"] if isinstance(rows[0], WrittenUnit) else ["query_token"]
+
+
+def row_names(row: Unit) -> list[str]:
+    """What stands in them."""
+    return [row.text, row.read] if isinstance(row, WrittenUnit) else [row.text]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.explain.attention_site import AttentionSide, attention_site
+from clearhead.explain.attention_site import AttentionSide, attention_site, row_columns, row_names
 from clearhead.explain.capabilities import has_attention, no_segment_memory, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.inference import call, eval_mode
@@ -60,11 +60,11 @@ class AttentionSteps(Finding):
     output: np.ndarray
 
     def table(self) -> Iterator[Iterable[Any]]:
-        yield ["head", "query", "query_token", "key", "key_token", "product", "score", "weight"]
+        yield ["head", "query", *row_columns(self.tokens), "key", "key_token", "product", "score", "weight"]
         products = self.query @ self.key.swapaxes(1, 2)
         for h, q, k in np.ndindex(self.weights.shape):
             numbers = (float(of[h, q, k]) for of in (products, self.scores, self.weights))
-            yield [h, q, self.tokens[q].text, k, self.keys[k].text, *numbers]
+            yield [h, q, *row_names(self.tokens[q]), k, self.keys[k].text, *numbers]
 
 
 def attention_steps(
@@ -88,7 +88,7 @@ def attention_steps(
     if site.side != "cross" and adds(site.stack, part):
         added = tensors["scores"] - part.scale * (tensors["query"] @ tensors["key"].swapaxes(1, 2))
     return AttentionSteps(
-        pipe.name, site.side, layer, site.queries, site.keys, scale=float(part.scale), added=added,
+        pipe.name, site.side, layer, site.rows, site.keys, scale=float(part.scale), added=added,
         answers=tensors.pop("heads"), input=tensors.pop("input", None), **tensors,
     )  # fmt: skip
 

@@ -98,7 +98,7 @@ def query_key(
     plain = products.sum(-1) * part.scale
     added = (scores - plain).numpy() if site.side != "cross" and adds(site.stack, part) else None
     return QueryKey(
-        pipe.name, site.side, layer, head, position, site.queries, site.keys, query.numpy(), key.numpy(),
+        pipe.name, site.side, layer, head, position, site.rows, site.keys, query.numpy(), key.numpy(),
         products.numpy(), float(part.scale), added, scores.numpy(), (weights == 0).tolist(), weights.numpy(),
     )  # fmt: skip
 

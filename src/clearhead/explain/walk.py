@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.attention_site import AttentionSite, attention_site
+from clearhead.explain.attention_site import AttentionSite, attention_site, written_rows
 from clearhead.explain.capabilities import has_attention, no_segment_memory, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_index
@@ -24,6 +24,7 @@ from clearhead.messages import Message, say
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts
+from clearhead.units import WrittenUnit
 
 Role = Literal["query", "key", "value", "plain"]
 
@@ -67,7 +68,8 @@ class WalkStep:
 class Walk(Finding):
     """The finding. `tokens` are those the columns speak of; `token` is the followed one.
 
-    side   "" for a model of one stack, else "encoder" or "decoder"; `source` is then what the encoder reads
+    side      "" for a model of one stack, else "encoder" or "decoder"; `source` is then what the encoder reads
+    written   of a decoder, what is written at this step
     """
 
     kind: ClassVar[str] = "walk"
@@ -82,6 +84,7 @@ class Walk(Finding):
     steps: list[WalkStep]
     side: str = ""
     source: list[str] = field(default_factory=list)
+    written: WrittenUnit | None = None
 
     @property
     def token(self) -> str:
@@ -132,9 +135,11 @@ def walk(
         path.embedding(), *path.layers_below(), path.query_key_value(), path.attention(), *path.weighted_sum(),
         *path.cross_attention(), path.feed_forward(), *path.layers_above(), *path.final_norm(), *path.answer(top_k),
     ]  # fmt: skip
+    written = written_rows(pipe, site.reading)[position] if site.side == "decoder" else None
     return Walk(
         pipe.name, [unit.text for unit in units], position, layer, head, len(site.stack.layers), site.head_count, steps,
         "" if site.side == "self" else site.side, [unit.text for unit in site.reading.units] if both else [],
+        written if isinstance(written, WrittenUnit) else None,
     )  # fmt: skip
 
 

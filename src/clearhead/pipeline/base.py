@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +13,7 @@ from clearhead.codec import Codec
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.text import Tokenizer
-from clearhead.units import Unit
+from clearhead.units import Unit, WrittenUnit
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,14 @@ class Reading:
     inputs   what the model is called with, one row each
     units    what its (only) stack reads; of an encoder–decoder, what the encoder reads
     target   what the decoder reads, from its start token on; empty without one
+    written  what is written at each place of the target: its next token. One fewer where the text does not say how
+             it goes on, and empty where nothing is written
     """
 
     inputs: dict[str, Tensor]
     units: list[Any]  # of one kind: TokenUnit, PatchUnit, NoteUnit
     target: list[Any]
+    written: list[WrittenUnit] = field(default_factory=list)
 
     @property
     def outputs(self) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,7 @@ from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
 from clearhead.pipeline.base import Reading
 from clearhead.text.units import units_of, units_of_ids
+from clearhead.units import TokenUnit, WrittenUnit
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
@@ -91,15 +93,26 @@ def _read_and_write(pipe: TextPipeline, model: Any, text: str, target: str | Non
     if start is None:
         raise InputError(say("reading.no_start_token"))
     if target is None:
-        written = pipe.write(text, num_return_sequences=1)[0]
-        ids = [start, *written.token_ids]
-        ids = (
-            ids[:-1] if written.finish_reason == "end" else ids[: model.decoder.embed.max_length]
-        )  # the last is read by nobody
-        target = written.new_text
+        answer = pipe.write(text, num_return_sequences=1)[0]
+        all_ids = [start, *answer.token_ids]
+        # the end token is read by nobody
+        ids = all_ids[:-1] if answer.finish_reason == "end" else all_ids[: model.decoder.embed.max_length]
+        target = answer.new_text
     else:
         ids = [start] if forced is None else [start, forced]
         ids += writer.encode(target, add_special_tokens=False) if target else []
+        all_ids = ids
     _check_length(pipe, "target", model.decoder, len(ids))
     inputs["decoder_input_ids"] = torch.tensor([ids], device=model.device)
-    return Reading(inputs, read_tokens, units_of_ids(writer, ids, target))
+    read = units_of_ids(writer, ids, target)
+    if model.language_head is None:
+        return Reading(inputs, read_tokens, read)
+    written = units_of_ids(writer, all_ids[1 : len(ids) + 1], target)
+    steps = [written_after(unit, before) for unit, before in zip(written, read, strict=False)]
+    return Reading(inputs, read_tokens, read, steps)
+
+
+def written_after(unit: TokenUnit, read: TokenUnit, guessed: bool = False) -> WrittenUnit:
+    """What is written at the step at which `read` has just been read."""
+    own = {item.name: getattr(unit, item.name) for item in fields(unit) if item.init}
+    return WrittenUnit(**own, read=read.text, guessed=guessed)

@@ -9,7 +9,7 @@ const PAUSE = 450; // milliseconds after the last key
 
 /** The figure at the top, by what kind of model there is: the first that fits. */
 const FIRST = [
-  { question: "attention", task: "seq2seq-lm", params: { side: "cross" } },
+  { question: "attention", task: "seq2seq-lm", params: { side: "cross", words: true } },
   { question: "next-token", task: "causal-lm", params: { k: 8 } },
   { question: "attention", task: null, params: {} },
 ];

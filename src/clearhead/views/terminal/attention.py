@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.units import Unit, WrittenUnit
 from clearhead.views.terminal.elements import (
     ACCENT,
     BAR_WIDTH,
@@ -21,9 +22,11 @@ from clearhead.views.terminal.elements import (
     footnote,
     heading,
     matrix,
+    row_labels,
     shade,
     show_spaces,
     signed_cell,
+    step_words,
     unit_names,
 )
 
@@ -35,26 +38,33 @@ def draw_attention(finding: Any, width: int) -> Iterator[RenderableType]:
     yield heading(
         finding, "attention weights", f"who looks at whom: layer {finding.layers[layer]}, head {finding.heads[head]}"
     )
-    yield from matrix(names, len(finding.keys), lambda q, k: (shade(float(rows[q, k])), colour), width)
+    labels = row_labels(finding.tokens, width)
+    yield from matrix(labels, len(finding.keys), lambda q, k: (shade(float(rows[q, k])), colour), width)
     best = [(float(rows[q, k]), q, k) for q, k in zip(range(len(names)), rows.argmax(1).tolist(), strict=True)]
     keys = unit_names(finding.keys)
     links = ", ".join(f"{names[q]} → {keys[k]} {fraction:.0%}" for fraction, q, k in sorted(best, reverse=True)[:4])
+    columns = "the same tokens, left to right" if names == keys else " ".join(keys)
+    heads = len(finding.layers) * len(finding.heads)
+    writes = isinstance(finding.tokens[0], WrittenUnit)
     yield footnote(
-        f"Each row looks at the columns: the same tokens, left to right. Denser is more, a row sums to 1. "
-        f"Strongest: {links}. The most telling of {len(finding.layers) * len(finding.heads)} heads is shown."
-        if names == keys
-        else f"Each row looks at the columns: {' '.join(keys)}. Denser is more, a row sums to 1. Strongest: {links}."
+        ("Each row writes the token beside it, having just read the dim one, and" if writes else "Each row")
+        + f" looks at the columns: {columns}. Denser is more, a row sums to 1. Strongest: {links}. "
+        + f"The {'best aligned' if finding.side == 'cross' else 'most telling'} of {heads} heads is shown."
+        + (f" {step_words(finding.tokens[-1])}" if writes and finding.tokens[-1].guessed else "")
     )
 
 
 def telling_head(finding: Any) -> tuple[int, int]:
-    """The head (its places in the finding) with most to show: sharp, and not only on the first token or a neighbour."""
+    """The head (its places in the finding) with most to show: across two texts the one that aligns them best; else
+    sharp, and not only on the first token or a neighbour."""
+    if finding.side == "cross":
+        best = finding.sorted_by("alignment")[0]
+        return finding.layers.index(best.layer), finding.heads.index(best.head)
     queries, keys = finding.weights.shape[2:]
     counts = np.ones((queries, keys), dtype=bool)
     counts[:2], counts[:, 0] = False, False
     counts[:, [unit.special for unit in finding.keys]] = False
-    if finding.side != "cross":
-        counts &= ~(np.eye(queries, keys, dtype=bool) | np.eye(queries, keys, -1, dtype=bool))
+    counts &= ~(np.eye(queries, keys, dtype=bool) | np.eye(queries, keys, -1, dtype=bool))
     scores = (np.nan_to_num(finding.weights) ** 2 * counts).sum((2, 3))
     layer, head = np.unravel_index(scores.argmax(), scores.shape)
     return int(layer), int(head)
@@ -87,7 +97,8 @@ def draw_query_key(finding: Any, width: int) -> Iterator[RenderableType]:
             Text(bar(float(finding.weights[n]), 16), style=COLOURS["query"]),
         )
     yield table
-    yield footnote("Query times key, number by number (teal above zero, red below); their scaled sum is the score.")
+    note = "Query times key, number by number (teal above zero, red below); their scaled sum is the score."
+    yield footnote(_with_step(note, finding.tokens[finding.position]))
 
 
 def draw_attention_steps(finding: Any, width: int) -> Iterator[RenderableType]:
@@ -115,11 +126,17 @@ def draw_attention_steps(finding: Any, width: int) -> Iterator[RenderableType]:
         table.add_row(name, f"{product:.3f}", f"{score:.3f}", f"{weight:.1%}" if weight else "hidden", weight_bar)
     yield table
     heads, wide = len(finding.query), finding.output.shape[-1]
-    yield footnote(
+    note = (
         f"Query and key of {size} numbers make a score (× {finding.scale:.4g}), softmax a weight. The values, so "
         f"weighted, are the head's answer; {heads} answers side by side, times one more matrix, are the {wide} numbers "
         "that leave."
     )
+    yield footnote(_with_step(note, finding.tokens[query]))
+
+
+def _with_step(note: str, asking: Unit) -> str:
+    """Across two texts, it is said first which step of writing is looked at."""
+    return f"{step_words(asking)} {note}" if isinstance(asking, WrittenUnit) else note
 
 
 def draw_ablation(finding: Any, width: int) -> Iterator[RenderableType]:

@@ -11,6 +11,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.units import WrittenUnit
+
 COLOURS = {"query": "#9b7be0", "key": "#e08f3c", "value": "#4a8fd8", "plain": ""}
 # Tokens take turns, so that neighbours can be told apart.
 TOKEN_COLOURS = ("#7a4fd0", "#b5651d", "#2f74c0", "#3f9b5f", "#c0447f")
@@ -68,6 +70,28 @@ def unit_names(tokens: Sequence[Any]) -> list[str]:
     return [show_spaces(token if isinstance(token, str) else token.text) for token in tokens]
 
 
+def row_labels(units: Sequence[Any], width: int) -> list[str | Text]:
+    """The names of rows; of steps of writing, what is written, with what has just been read before it, dim."""
+    names = unit_names(units)
+    if not isinstance(units[0], WrittenUnit):
+        return list(names)
+    reads = [show_spaces(unit.read) for unit in units]
+    most = max(8, width // 4)
+    before, own = (min(max(map(cell_len, column)), room) for column, room in ((reads, most // 2), (names, most)))
+    return [
+        Text.assemble((fit_right(read, before), "dim"), "  ", (fit_right(name, own), "italic" if unit.guessed else ""))
+        for unit, read, name in zip(units, reads, names, strict=True)
+    ]
+
+
+def step_words(unit: WrittenUnit) -> str:
+    """The step of writing that a row stands for, as a sentence."""
+    token, read = show_spaces(unit.text), show_spaces(unit.read)
+    if unit.guessed:
+        return f"The text ends with {read}; the model itself would write {token} next."
+    return f"Having read {read}, the model writes {token}."
+
+
 def candidate_table(guesses: list[tuple[str, float]], tokens: bool = True) -> Table:
     """Candidates with their chances, as a number and as a bar against the best. Of tokens, spaces are shown."""
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
@@ -90,13 +114,15 @@ def signed_cell(value: float, most: float) -> tuple[str, str]:
 
 
 def matrix(
-    rows: Sequence[str], columns: int, cell: Callable[[int, int], tuple[str, str]], width: int, most: int = 40
+    rows: Sequence[str | Text], columns: int, cell: Callable[[int, int], tuple[str, str]], width: int, most: int = 40
 ) -> Iterator[RenderableType]:
-    """Shaded cells (text, style) behind the names of their rows; what does not fit is cut and said."""
-    label = min(max((cell_len(row) for row in rows), default=1), max(8, width // 4))
+    """Shaded cells (text, style) behind the names of their rows; what does not fit is cut and said. A name that is a
+    Text has its width already."""
+    label = min(max((cell_len(row) for row in rows if isinstance(row, str)), default=1), max(8, width // 4))
+    label = max([label, *(row.cell_len for row in rows if isinstance(row, Text))])
     fitting = max(1, (width - label - 2) // len(cell(0, 0)[0]))
     for n, row in enumerate(rows[:most]):
-        line = Text(row)
+        line = Text(row) if isinstance(row, str) else row.copy()
         line.truncate(label, overflow="ellipsis")
         line = Text(" " * (label - line.cell_len)) + line + Text("  ")
         for k in range(min(columns, fitting)):

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clearhead.explain.walk import Vector, Walk, WalkStep
-from clearhead.views.terminal.elements import COLOURS, bar, candidate_table, chip, show_spaces
+from clearhead.views.terminal.elements import COLOURS, bar, candidate_table, chip, show_spaces, step_words
 
 
 def draw_walk(walk: Walk, width: int) -> Iterator[RenderableType]:
@@ -22,6 +22,8 @@ def draw_walk(walk: Walk, width: int) -> Iterator[RenderableType]:
     for n, token in enumerate(walk.tokens):
         head.append(chip(show_spaces(token)), style="bold reverse" if n == walk.position else "dim")
         head.append(" ")
+    if walk.written is not None:
+        head.append(f"\n{step_words(walk.written)}", style="dim")
     yield Group(head, "")
     for n, step in enumerate(walk.steps, start=1):
         yield _draw_step(n, step, walk, width)

@@ -4,12 +4,12 @@ import { el, rove, svg } from "./dom.js";
 import { figure } from "./figure.js";
 import { heatmap, pixels } from "./heatmap.js";
 import * as scale from "./scale.js";
-import { joins, plain, short, textOf, visible } from "./tokens.js";
+import { isWritten, joins, plain, rowColumns, rowNames, rowWords, short, textOf, visible } from "./tokens.js";
 
 const LINES = 700; // the strongest lines of a head that are drawn while nothing is chosen
 const LEAST = 0.004; // a weight that would not be seen
 const NUMBERED = 40; // the strongest links of a token that carry their number
-const SUMMARIES = ["entropy", "distance", "to_previous", "to_separator", "to_same", "induction"];
+const SUMMARIES = ["entropy", "distance", "to_previous", "to_separator", "to_same", "induction", "alignment"];
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
@@ -23,13 +23,20 @@ const view = {
   title(c) {
     const { view: how, token, key } = c.state;
     if (how === "all") return c.words("attention_all");
+    const writes = isWritten(c.finding.tokens[0]);
     if (token !== null && c.finding.tokens[token])
-      return c.words("attention_of", { token: plain(textOf(c.finding.tokens[token])) });
+      return c.words(writes ? "attention_writing" : "attention_of", { token: plain(textOf(c.finding.tokens[token])) });
     if (key !== null && c.finding.keys[key])
-      return c.words("attention_to", { token: plain(textOf(c.finding.keys[key])) });
+      return c.words(writes ? "attention_written_from" : "attention_to", {
+        token: plain(textOf(c.finding.keys[key])),
+      });
     return c.words(c.finding.side === "cross" ? "attention_cross" : "attention_lines");
   },
-  reading: (c) => c.words(`attention_reading_${c.state.view}`),
+  reading(c) {
+    const { tokens } = c.finding;
+    const rows = [isWritten(tokens[0]) && "attention_reading_rows", tokens.at(-1).guessed && "attention_reading_guess"];
+    return [...rows.filter(Boolean), `attention_reading_${c.state.view}`].map((key) => c.words(key)).join(" ");
+  },
   controls(c) {
     const { layer, view: how } = c.state;
     // Of two stacks there are three attentions; a finding holds one, and whoever shows it can fetch another.
@@ -80,12 +87,12 @@ const view = {
     ({ lines, matrix, all })[c.state.view](c, box);
   },
   *table(finding) {
-    yield ["layer", "head", "query", "query_token", "key", "key_token", "weight"];
+    yield ["layer", "head", "query", ...rowColumns(finding.tokens), "key", "key_token", "weight"];
     for (const [l, layer] of finding.layers.entries()) {
       for (const [h, rows] of finding.weights[l].entries()) {
         for (let q = 0; q < rows.length; q++)
           for (let k = 0; k < rows[q].length; k++)
-            yield [layer, finding.heads[h], q, textOf(finding.tokens[q]), k, textOf(finding.keys[k]), rows[q][k]];
+            yield [layer, finding.heads[h], q, ...rowNames(finding.tokens[q]), k, textOf(finding.keys[k]), rows[q][k]];
       }
     }
   },
@@ -94,18 +101,22 @@ const view = {
 /** Not the token itself nor the one before; of two texts every place is elsewhere. */
 const elsewhere = (finding, q, k) => finding.side === "cross" || (k !== q && k !== q - 1);
 
-/** A head that has something to show: sharp, and not only for the first token, a separator or the one before. */
+/** A head that has something to show: across two texts the one that aligns them best; else sharp, and not only for the
+ *  first token, a separator or the one before. */
 function tellingHead(finding) {
   let best = { layer: finding.layers[0], head: finding.heads[0], rows: finding.weights[0][0], score: -1 };
-  const counts = finding.keys.map((key) => key.word !== null),
-    cross = finding.side === "cross"; // millions of weights: looked up once
+  for (const { layer, head, alignment } of finding.summaries ?? []) {
+    const rows = finding.weights[finding.layers.indexOf(layer)]?.[finding.heads.indexOf(head)];
+    if (rows && scale.isNumber(alignment) && alignment > best.score) best = { layer, head, rows, score: alignment };
+  }
+  if (best.score >= 0) return { ...best, token: tellingToken(finding, best.rows) };
+  const counts = finding.keys.map((key) => key.word !== null); // millions of weights: looked up once
   for (const [l, layer] of finding.layers.entries()) {
     for (const [h, rows] of finding.weights[l].entries()) {
       let score = 0;
       for (let q = 2; q < rows.length; q++) {
         const row = rows[q];
-        for (let k = 1; k < row.length; k++)
-          if (counts[k] && (cross || (k !== q && k !== q - 1))) score += row[k] * row[k];
+        for (let k = 1; k < row.length; k++) if (counts[k] && k !== q && k !== q - 1) score += row[k] * row[k];
       }
       if (score > best.score) best = { layer, head: finding.heads[h], rows, score };
     }
@@ -116,9 +127,9 @@ function tellingHead(finding) {
 /** The token of a head, the first of its word, that looks most at one other word. */
 function tellingToken(finding, rows) {
   let [best, most] = [null, 0.3];
-  for (let q = 2; q < rows.length; q++) {
+  for (let q = finding.side === "cross" ? 0 : 2; q < rows.length; q++) {
     const { word } = finding.tokens[q];
-    if (word === null || word === finding.tokens[q - 1].word) continue;
+    if (word === null || word === finding.tokens[q - 1]?.word) continue;
     for (let k = 1; k < rows[q].length; k++) {
       if (elsewhere(finding, q, k) && finding.keys[k].word !== null && rows[q][k] > most)
         [best, most] = [q, rows[q][k]];
@@ -245,7 +256,9 @@ function joined(c, box, space, heads) {
   const widest = (list) =>
     Math.min(Math.max(...list.map((token) => [...visible(textOf(token))].length), 3) * letter + 14, space * 0.3);
   const bars = space >= 560 ? Math.min(150, space * 0.16) : 0;
-  const [l, r] = [Math.max(widest(tokens), cross ? 104 : 48), space - widest(keys) - 58 - bars];
+  const own = Math.max(widest(tokens), 48); // and left of it, what has just been read
+  const before = isWritten(tokens[0]) ? Math.min(widest(tokens.map((token) => token.read)), space * 0.18) : 0;
+  const [l, r] = [own + before, space - widest(keys) - 58 - bars];
   const y = (n) => 24 + n * pitch + pitch / 2;
   const height = 28 + Math.max(Q, K) * pitch;
   const curve = (q, k) => {
@@ -263,8 +276,9 @@ function joined(c, box, space, heads) {
     svg(
       "text",
       { class: "ch-dim", x: l - 4, y: 12, "text-anchor": "end", style: cross ? "fill: var(--dec-text)" : null },
-      c.words(cross ? "decoder_reads" : "looks"),
+      c.words(cross ? (before ? "decoder_writes" : "decoder_reads") : "looks"),
     ),
+    before ? svg("text", { class: "ch-dim", x: before - 8, y: 12, "text-anchor": "end" }, c.words("row_read")) : null,
     svg(
       "text",
       { class: "ch-dim", x: r + 4, y: 12, style: cross ? "fill: var(--enc-text)" : null },
@@ -300,12 +314,12 @@ function joined(c, box, space, heads) {
 
   const label = (token, list, n, side) => {
     const x = side === "q" ? l - 4 : r + 4;
-    const wide = side === "q" ? l : space - r - 58 - bars;
+    const wide = side === "q" ? own : space - r - 58 - bars;
     const hit = svg("rect", {
       class: "ch-hit",
       x: side === "q" ? 0 : r,
       y: y(n) - pitch / 2,
-      width: wide,
+      width: side === "q" ? l : wide,
       height: pitch,
       rx: 3,
     });
@@ -327,10 +341,18 @@ function joined(c, box, space, heads) {
         y: y(n) + 4.5,
         "text-anchor": side === "q" ? "end" : "start",
         style: size,
-        class: token.word === null ? "ch-aside" : null,
+        class: [token.word === null && "ch-aside", token.guessed && "ch-guessed"].filter(Boolean).join(" ") || null,
       },
       short(visible(textOf(token)), Math.floor((wide - 12) / letter)),
     );
+    const read =
+      side === "q" && before
+        ? svg(
+            "text",
+            { class: "ch-dim", x: before - 8, y: y(n) + 4.5, "text-anchor": "end" },
+            short(visible(token.read), Math.floor((before - 8) / 7.2)),
+          )
+        : null;
     const pinned = side === "q" ? c.state.token === n : c.state.token === null && c.state.key === n;
     return svg(
       "g",
@@ -338,10 +360,11 @@ function joined(c, box, space, heads) {
         class: `ch-row${pinned ? " ch-pinned" : ""}`,
         "data-at": `${side}${n}`,
         role: "button",
-        "aria-label": visible(textOf(token)),
+        "aria-label": rowWords(c, token),
       },
       hit,
       joint,
+      read,
       text,
     );
   };
@@ -458,7 +481,7 @@ function linesWords(c, q, k) {
     .sort((a, b) => b[0] - a[0])
     .slice(0, 3)
     .filter(([weight]) => weight > LEAST);
-  const own = visible(textOf(q !== null ? c.finding.tokens[q] : c.finding.keys[k]));
+  const own = rowWords(c, q !== null ? c.finding.tokens[q] : c.finding.keys[k]);
   return (
     `${own} ${q !== null ? "→" : "←"} ` +
     `${best.map(([weight, n]) => `${visible(textOf(others[n]))} ${scale.percent(weight, 1)}`).join(", ")}`
@@ -476,13 +499,15 @@ function matrix(c, box) {
   const beside = c.width >= 900;
   const cells = heatmap(c, {
     rows: tokens.map((t) => visible(textOf(t))),
+    asides: isWritten(tokens[0]) ? tokens.map((t) => visible(t.read)) : null,
+    asideTitle: c.words("row_read"),
     columns: keys.map((t) => visible(textOf(t))),
     space: beside ? c.width - 330 : c.width,
     square: true,
     width: [3, 34],
     height: [3, 34],
-    rowTitle: c.words("query"),
-    columnTitle: c.words("key"),
+    rowTitle: c.words(isWritten(tokens[0]) ? "decoder_writes" : "query"),
+    columnTitle: c.words(isWritten(tokens[0]) ? "encoder_reads" : "key"),
     label: c.words("attention_view_matrix"),
     name: "matrix",
     colour: (q, k) => ramp[Math.round((rows[q][k] || 0) * 100)],
@@ -516,7 +541,7 @@ function matrix(c, box) {
 }
 
 const cellWords = (c, head, q, k) =>
-  `${c.words("layer_head", { layer: c.state.layer, head })} · ${visible(textOf(c.finding.tokens[q]))} → ` +
+  `${c.words("layer_head", { layer: c.state.layer, head })} · ${rowWords(c, c.finding.tokens[q])} → ` +
   `${visible(textOf(c.finding.keys[k]))} · ${scale.number(weightsOf(c, head)[q][k])}`;
 
 /** The matrix without labels, beside the lines or for the head under the pointer. */

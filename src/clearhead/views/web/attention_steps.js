@@ -4,7 +4,7 @@ import { el, rove } from "./dom.js";
 import { figure } from "./figure.js";
 import * as scale from "./scale.js";
 import { largest, strip } from "./strip.js";
-import { chips, joins, plain, signed, textOf, visible } from "./tokens.js";
+import { chips, isWritten, joins, plain, rowColumns, rowNames, signed, stepWords, textOf, visible } from "./tokens.js";
 
 const STEPS = [1, 2, 3, 4, 5, 6];
 const ROW = 24; // pixels
@@ -78,7 +78,13 @@ const view = {
     }));
     rove([...line.querySelectorAll(".ch-tok")], { start: c.state.token, pick: (token) => c.set({ token }) });
     const inside = el("div", { class: "ch-wide ch-scroll ch-tall" });
-    box.append(el("p", { class: "ch-name" }, c.words("steps_who")), line, el("div", { class: "ch-part" }, inside));
+    const writes = isWritten(tokens[0]);
+    box.append(
+      el("p", { class: "ch-name" }, c.words(writes ? "steps_who_writes" : "steps_who")),
+      line,
+      writes ? el("p", { class: "ch-say" }, stepWords(c, tokens[c.state.token] ?? tokens[0])) : "",
+      el("div", { class: "ch-part" }, inside),
+    );
     [vectors, products, scaling, softmax, sum, joined][c.state.step - 1](c, inside);
     if (![3, 4].includes(c.state.step))
       box.append(
@@ -90,14 +96,14 @@ const view = {
       );
   },
   *table(finding) {
-    yield ["head", "query", "query_token", "key", "key_token", "product", "score", "weight"];
+    yield ["head", "query", ...rowColumns(finding.tokens), "key", "key_token", "product", "score", "weight"];
     for (const [h, rows] of finding.weights.entries()) {
       for (let q = 0; q < rows.length; q++)
         for (let k = 0; k < rows[q].length; k++)
           yield [
             h,
             q,
-            textOf(finding.tokens[q]),
+            ...rowNames(finding.tokens[q]),
             k,
             textOf(finding.keys[k]),
             dot(finding.query[h][q], finding.key[h][k]),

@@ -11,6 +11,7 @@ const TALLEST = 1100; // pixels of rows; more of them get lower, then the box sc
  *  colour(r, k)    [r, g, b]            text(r, k)   what is written in a cell that is wide enough
  *  tip(r, k)       exact words          seen(r, k)   while hovered or under the cursor; seen(null) after
  *  pick(r, k)      a click or Enter     picked       {row, column}: either may be null
+ *  asides          what stands beside each row's label, in grey; asideTitle above it
  *  upward          the first row is the lowest, as layers are
  *  width, height   [least, most] pixels of a cell; sparse: pixels between the names of columns, where there are many
  */
@@ -32,8 +33,12 @@ export function heatmap(c, options) {
   const [R, K] = [rows.length, columns.length];
   const bare = options.bare ?? false;
   const most = options.space ?? c.width;
-  const rowRoom = bare ? 0 : Math.min(Math.max(...rows.map(letterWidths), 2) * LETTER + 12, most * 0.32, 190);
-  const letters = Math.floor((rowRoom - 10) / LETTER);
+  const roomFor = (labels, share) =>
+    Math.min(Math.max(...labels.map(letterWidths), 2) * LETTER + 12, most * share, 190);
+  const asideRoom = bare || !options.asides ? 0 : roomFor(options.asides, 0.18);
+  const labelRoom = bare ? 0 : roomFor(rows, 0.32);
+  const rowRoom = asideRoom + labelRoom;
+  const letters = Math.floor((labelRoom - 10) / LETTER);
   const [least, largest] = options.width ?? [3, 30];
   const wide = Math.max(least, Math.min(largest, (most - rowRoom - 2) / K));
   const [low, high] = options.height ?? [Math.min(wide, 20), 26];
@@ -80,6 +85,15 @@ export function heatmap(c, options) {
           short(columns[k], flat ? Math.max(2, Math.floor((wide - 4) / LETTER)) : 13),
         ),
       );
+  const asides = !asideRoom
+    ? []
+    : every(R, tall, 13).map((r) =>
+        svg(
+          "text",
+          { class: "ch-dim", x: asideRoom - 7, y: y(r) + tall / 2 + 4, "text-anchor": "end" },
+          short(options.asides[r], Math.floor((asideRoom - 10) / LETTER)),
+        ),
+      );
   const cursor = svg("rect", { class: "ch-cursor", width: wide, height: tall, visibility: "hidden" });
   const pin = svg("g", { class: "ch-pin" });
   const titles = bare
@@ -87,12 +101,16 @@ export function heatmap(c, options) {
     : [
         options.rowTitle &&
           svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, options.rowTitle),
+        asideRoom &&
+          options.asideTitle &&
+          svg("text", { class: "ch-dim", x: asideRoom - 7, y: 11, "text-anchor": "end" }, options.asideTitle),
         options.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, options.columnTitle),
       ];
   const over = svg(
     "svg",
     { width: W + spill, height: H + 2, class: "ch-over" },
     titles,
+    asides,
     rowLabels,
     columnLabels,
     pin,

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { figure } from "./figure.js";
 import * as scale from "./scale.js";
 import { largest, strip } from "./strip.js";
-import { plain, signed, textOf, visible } from "./tokens.js";
+import { isWritten, plain, signed, stepWords, textOf, visible } from "./tokens.js";
 
 const PITCH = 24;
 
@@ -129,7 +129,9 @@ function body(c, box) {
       place.weight,
     );
   });
+  const asking = finding.tokens[finding.position];
   box.append(
+    isWritten(asking) ? el("p", { class: "ch-say" }, stepWords(c, asking)) : "",
     el("div", { class: "ch-wide", style: { "overflow-x": "auto" } }, grid),
     scale.legend(
       c.words("two_sided"),

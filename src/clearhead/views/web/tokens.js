@@ -23,6 +23,18 @@ export const plain = (text) =>
   ) || visible(text);
 
 export const textOf = (token) => (typeof token === "string" ? token : token.text);
+export const isWritten = (token) => token?.kind === "written";
+/** A row in a sentence: of what is written, with what has just been read. */
+export const rowWords = (c, token) =>
+  isWritten(token)
+    ? `${visible(token.text)} (${c.words(token.guessed ? "row_guessed" : "row_after", { read: visible(token.read) })})`
+    : visible(textOf(token));
+/** The step of writing that a row stands for, as a sentence of its own. */
+export const stepWords = (c, token) =>
+  c.words(token.guessed ? "row_would_write" : "row_writes", { token: plain(token.text), read: plain(token.read) });
+/** What names a row in a table, and the columns for it. */
+export const rowColumns = (tokens) => (isWritten(tokens[0]) ? ["written_token", "read_token"] : ["query_token"]);
+export const rowNames = (token) => (isWritten(token) ? [token.text, token.read] : [textOf(token)]);
 export const isSpecial = (token) => typeof token !== "string" && token.word === null;
 
 /** Is this a piece of the same word as the one before? */

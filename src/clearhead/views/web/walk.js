@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { figure } from "./figure.js";
 import { ranked } from "./guesses.js";
 import * as scale from "./scale.js";
-import { chips, plain, signed, textOf } from "./tokens.js";
+import { chips, plain, signed, stepWords, textOf } from "./tokens.js";
 
 const HUES = { query: "q", key: "k", value: "v" };
 
@@ -29,6 +29,7 @@ const view = {
         named("side_decoder", "dec"),
       );
     box.append(chips(tokens, (n) => ({ class: n === position ? "ch-on" : "ch-faint" })));
+    if (c.finding.written) box.append(el("p", { class: "ch-say" }, stepWords(c, c.finding.written)));
     box.append(
       el(
         "div",

@@ -56,6 +56,24 @@ export const WORDS = {
   attention_cross: ["Which words does each written word read from?", "每个写出的词在读哪些词？"],
   attention_of: ["Where does “{token}” look?", "“{token}”在看哪里？"],
   attention_to: ["Who looks at “{token}”?", "谁在看“{token}”？"],
+  attention_writing: ["Where does the model look to write “{token}”?", "写“{token}”时，模型在看哪里？"],
+  attention_written_from: ["What is written while it looks at “{token}”?", "看着“{token}”时，模型在写什么？"],
+  attention_reading_rows: [
+    "Each row is a step of writing: the token that is written, and in grey the one just read.",
+    "每一行是写出的一步：写出的词元，旁边灰色的是刚读过的词元。",
+  ],
+  attention_reading_guess: [
+    "The text ends before the last row: it is what the model itself would write next.",
+    "文本到最后一行之前结束：最后一行是模型自己接下来会写的词元。",
+  ],
+  row_read: ["after", "刚读过"],
+  row_after: ["after {read}", "在 {read} 之后"],
+  row_guessed: ["what the model would write after {read}", "模型在 {read} 之后会写的"],
+  row_writes: ["Having read “{read}”, the model writes “{token}”.", "读过“{read}”之后，模型写出“{token}”。"],
+  row_would_write: [
+    "The text ends with “{read}”; the model itself would write “{token}” next.",
+    "文本在“{read}”处结束；模型自己接下来会写“{token}”。",
+  ],
   attention_all: ["What does every head look at?", "每个头都在看什么？"],
   attention_view_lines: ["lines", "连线"],
   attention_view_matrix: ["matrix", "矩阵"],
@@ -82,7 +100,8 @@ export const WORDS = {
   attention_scale: ["attention weight", "注意力权重"],
   looks: ["looks", "在看"],
   looked_at: ["is looked at", "被看"],
-  decoder_reads: ["is being written", "正在写"],
+  decoder_reads: ["the decoder reads", "解码器读到"],
+  decoder_writes: ["writes", "写出"],
   encoder_reads: ["was read", "已读"],
   see_lines: ["See its lines →", "查看连线 →"],
   all_axes: ["heads from left to right, layers from bottom to top", "从左到右是头，从下到上是层"],
@@ -93,6 +112,7 @@ export const WORDS = {
   head_to_separator: ["to special tokens, or the first", "看特殊词元或首个词元"],
   head_to_same: ["to the same token", "看相同词元"],
   head_induction: ["induction", "归纳"],
+  head_alignment: ["alignment of the two texts", "两段文本的对齐程度"],
 
   query_key_title: ["How does “{token}” choose where to look?", "“{token}”怎样决定看哪里？"],
   query_key_reading: [
@@ -233,6 +253,7 @@ export const WORDS = {
   ],
 
   steps_step: ["step", "步骤"],
+  steps_who_writes: ["The token that is being written: choose any", "正在写的词元：可任选一个"],
   steps_who: ["The token that asks: choose any", "提问的词元：可任选一个"],
   steps_everyone: ["The same for every token", "每个词元都是如此"],
   steps_name_1: ["1 vectors", "1 向量"],

@@ -146,8 +146,9 @@ kept by a mask, so that nobody can copy the answer.`,
 Between its two parts, each layer of the decoder has a third: **cross-attention**. The {q:queries} come from the
 translation, the {k:keys} and {v:values} from the encoder. It is the only window from one language to the other.
 
-Follow the strongest links and you have an *alignment*: which word was translated from which. Nobody drew it. Mind the
-step: each row stands at the word just written and looks for what comes **next**. Where the two languages order their
+Follow the strongest links and you have an *alignment*: which word was translated from which. Nobody drew it. When a
+word is chosen, it is not there yet: the decoder has read as far as the word before and looks for what comes **next**.
+So each row has two names, the word it writes and, in grey, the word just read. Where the two languages order their
 words differently, the links cross.`,
         zh: `
 ## 两半在这里相遇
@@ -155,23 +156,24 @@ words differently, the links cross.`,
 解码器的每一层在那两部分之间还有第三部分：**交叉注意力**。{q:查询}来自译文，{k:键}和{v:值}来自编码器。两种语言之间，
 只有这一扇窗。
 
-顺着最强的连线看，就得到了*对齐*：译文的哪个词来自原文的哪个词。没有人标注过它。注意要错开一位：
-每一行停在刚写完的词上，找的是**下一个**词。两种语言语序不同的地方，线就会交叉。`,
+顺着最强的连线看，就得到了*对齐*：译文的哪个词来自原文的哪个词。没有人标注过它。选一个词的时候，它还不在那里：
+解码器只读到前一个词，找的是**下一个**词。所以每一行有两个名字：正在写的词，和旁边灰色的、刚读过的词。
+两种语言语序不同的地方，线就会交叉。`,
       },
     },
     {
       figure: () => ({
         question: "attention",
         params: { side: "cross", words: true },
-        title: { en: "Where does the decoder look to write the next word?", zh: "解码器看着哪个词来写下一个词？" },
+        title: { en: "Where does the decoder look to write each word?", zh: "解码器看着哪个词来写每个词？" },
         read: {
           en:
-            "Left: the word just written; the sign at the top begins the translation. Right: your sentence. " +
-            "Hover a word, then read the one below it: that is what the look was for. Not every head aligns; " +
-            "try them.",
+            "Left: the word being written and, in grey, the word just read; the last row ends the sentence. Right: " +
+            "your sentence. Hover a word to see what it was written from. The head shown is the one that aligns " +
+            "best; not every head does, try them.",
           zh:
-            "左边是刚写完的词，最上面的符号是译文的开头；右边是你的句子。悬停一个词，再看它下面的词：" +
-            "看过去就是为了写它。并非每个头都在对齐，换着看看。",
+            "左边是正在写的词，灰色的是刚读过的词，最后一行结束句子；右边是你的句子。悬停一个词，看它由哪个词写成。" +
+            "这里显示的是对齐得最好的头；并非每个头都在对齐，换着看看。",
         },
       }),
     },
@@ -273,8 +275,8 @@ print(pipe.generate(text, num_beams=${reader.beams}))
 
 looks = attention(pipe, text, side="cross", words=True)
 weights = looks.weights.mean(axis=(0, 1))  # over layers and heads
-for n, word in enumerate(looks.tokens[1:]):  # row n wrote it
-    print(f"{word.text:>16}  {looks.keys[weights[n].argmax()].text}")
+for word, row in zip(looks.tokens, weights):  # the word that is written; word.read is the one just read
+    print(f"{word.text:>16}  {looks.keys[row.argmax()].text}")
 
 tree = beams(pipe, text, num_beams=${reader.beams}, max_new_tokens=32)
 print(tree)
