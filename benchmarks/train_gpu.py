@@ -157,7 +157,7 @@ def optimizers(asked: argparse.Namespace) -> None:
             settings = {
                 "objective": {"name": "causal-lm", "cross_documents": True},
                 "out": str(out),
-                "data": {"train": str(asked.data), "held_out": 0.02, "cache": str(Path(folder) / "data")},
+                "data": {"train": str(asked.data), "validation_fraction": 0.02, "cache": str(Path(folder) / "data")},
                 "tokenizer": {"kind": "bpe", "vocab_size": 8192},
                 "model": {"family": "gpt2", "config": {
                     "hidden_size": asked.width, "num_hidden_layers": asked.layers, "num_attention_heads": asked.heads,

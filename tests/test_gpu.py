@@ -509,7 +509,7 @@ def test_training_learns_and_goes_on(tmp_path, compile):
         return {
             "objective": "causal-lm",
             "out": str(tmp_path / out),
-            "data": {"train": str(text), "held_out": 0.1},
+            "data": {"train": str(text), "validation_fraction": 0.1},
             "tokenizer": {"kind": "bpe", "vocab_size": 300},
             "model": SMALL,
             "batch": {"size": 8, "length": 64},
@@ -553,7 +553,7 @@ def test_compiled_and_recorded_steps_learn_the_same(tmp_path, accumulate):
                 "data": {"train": str(text)},
                 "tokenizer": {"kind": "bpe", "vocab_size": 300},
                 "model": {"family": "gpt2", "config": SMALL["config"] | quiet},
-                "batch": {"size": 11, "length": 64, "accumulate": accumulate},
+                "batch": {"size": 11, "length": 64, "gradient_accumulation_steps": accumulate},
                 "optimizer": {"name": "adamw", "lr": 3e-3},
                 "epochs": 3,
                 "precision": "fp32",

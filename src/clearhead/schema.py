@@ -172,21 +172,44 @@ def check_names(names: Iterable[Any], known: Iterable[str], whose: str, error: M
 
 def build(cls: type[T], table: Mapping[str, Any], *, spelled: bool = False, error: MakeError = InputError) -> T:
     """A dataclass from a table of its fields, each checked; an unknown key is an error that names the near one."""
-    return _build(cls, table, "", spelled, error)
+    return _build(cls, table, "", spelled, error, paths_of(cls))
 
 
-def _build(cls: Any, table: Mapping[str, Any], path: str, spelled: bool, error: MakeError) -> Any:
+def paths_of(cls: Any, path: str = "") -> list[str]:
+    """Every field of a dataclass and of those inside it: "steps", "optimizer.lr" …"""
+    paths = []
+    for name, field in fields_of(cls).items():
+        inner = _inner_table(field.type)
+        paths += [path + name] if inner is None else paths_of(inner, f"{path}{name}.")
+    return paths
+
+
+def near_key(key: str, known: Iterable[str], paths: Iterable[str]) -> str:
+    """What an unknown key may have meant: one of that name in another table, or one near it in its own."""
+    own = key.rpartition(".")[2]
+    elsewhere = [path for path in paths if own in (path.rpartition(".")[2], path.replace(".", "_"))]
+    if not elsewhere:
+        return did_you_mean(own[:LINE], known)
+    names = reduce(lambda first, second: say("errors.or", first=first, second=second), elsewhere[:3])
+    return say("errors.did_you_mean", names=names)
+
+
+def _inner_table(hint: Any) -> Any:
+    return next((part for part in _alternatives(hint) if dataclasses.is_dataclass(part)), None)
+
+
+def _build(cls: Any, table: Mapping[str, Any], path: str, spelled: bool, error: MakeError, paths: list[str]) -> Any:
     known = fields_of(cls)
     for key in table:
         if key not in known:
-            near = did_you_mean(str(key)[:LINE], known)
+            near = near_key(str(key), known, paths)
             raise error(say("schema.unknown_key", name=shown(f"{path}{key}"), near=near, known=sorted(known)))
     values = {}
     for key, value in table.items():
         field = dataclasses.replace(known[key], name=path + key)
-        inner = next((part for part in _alternatives(field.type) if dataclasses.is_dataclass(part)), None)
+        inner = _inner_table(field.type)
         if inner is not None and (isinstance(value, Mapping) or (value is None and not _may_be_none(field.type))):
-            values[key] = _build(inner, value or {}, f"{path}{key}.", spelled, error)
+            values[key] = _build(inner, value or {}, f"{path}{key}.", spelled, error, paths)
         else:
             values[key] = field.check(value, spelled=spelled, error=error)
     return cls(**values)

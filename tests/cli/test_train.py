@@ -22,7 +22,7 @@ from tests.fork_server import run_python
 TEXT = "The cat sees the dog. The dog likes the girl. A girl finds the house near the river.\n"
 SMALL = [
     "model.config={hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2, max_position_embeddings: 32}",
-    "tokenizer.vocab_size=300", "batch.length=32", "batch.size=4", "data.held_out=0.2", "device=cpu",
+    "tokenizer.vocab_size=300", "batch.length=32", "batch.size=4", "data.validation_fraction=0.2", "device=cpu",
     "evaluation.every=3", "schedule.warmup=1",
 ]  # fmt: skip
 
@@ -71,10 +71,10 @@ def test_show(text):
 
 def test_own_held_out_data_takes_the_place_of_a_share(text):
     words = ["language-model", f"data.train={text}", "--show"]
-    assert yaml.safe_load(inside(*words, "steps=9").stdout)["data"]["held_out"] == 0.02
-    assert yaml.safe_load(inside(*words, f"data.valid={text}").stdout)["data"]["held_out"] == 0
-    assert yaml.safe_load(inside(*words, "data.valid.path=x").stdout)["data"]["held_out"] == 0
-    assert yaml.safe_load(inside(*words, "data.valid=null").stdout)["data"]["held_out"] == 0.02
+    assert yaml.safe_load(inside(*words, "steps=9").stdout)["data"]["validation_fraction"] == 0.02
+    assert yaml.safe_load(inside(*words, f"data.valid={text}").stdout)["data"]["validation_fraction"] == 0
+    assert yaml.safe_load(inside(*words, "data.valid.path=x").stdout)["data"]["validation_fraction"] == 0
+    assert yaml.safe_load(inside(*words, "data.valid=null").stdout)["data"]["validation_fraction"] == 0.02
 
 
 def test_from_text_to_a_model_that_writes(text, tmp_path):

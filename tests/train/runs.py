@@ -29,7 +29,7 @@ def recipe(folder: Path, **changes) -> dict:
     said = {
         "objective": "causal-lm",
         "out": str(folder / "run"),
-        "data": {"train": str(text), "documents": "lines", "held_out": 0.1},
+        "data": {"train": str(text), "documents": "lines", "validation_fraction": 0.1},
         "tokenizer": {"kind": "bpe", "vocab_size": 290},
         "model": {
             "family": "gpt2",
@@ -57,7 +57,7 @@ def everything(folder: Path, **changes) -> dict:
         },
         "optimizer": {"name": "muon", "lr": 0.02, "unfreeze_every": 4, "layer_decay": 0.8},
         "schedule": {"name": "linear", "warmup": 3},
-        "batch": {"size": 8, "length": 16, "accumulate": 2},
+        "batch": {"size": 8, "length": 16, "gradient_accumulation_steps": 2},
         "ema": 0.8,
         "evaluation": {"every": 2, "patience": 3, "sample": "the cat", "metric": "loss", "batches": 2},
         "checkpoint": {"every": 3, "keep": 1},

@@ -191,9 +191,9 @@ def test_another_recipe_is_refused_and_nothing_changes(tmp_path, change):
 
 def test_what_may_change_between_two_sittings(tmp_path):
     said = recipe(tmp_path)
-    train(said, ["batch.accumulate=1"])
+    train(said, ["batch.gradient_accumulation_steps=1"])
     shutil.copy(tmp_path / "text.txt", tmp_path / "moved.txt")
-    more = ["batch.accumulate=2", "checkpoint.keep=1", "log_every=2", "device=cpu"]
+    more = ["batch.gradient_accumulation_steps=2", "checkpoint.keep=1", "log_every=2", "device=cpu"]
     assert train(said, [*more, f"data.train={tmp_path / 'moved.txt'}"]).finished
     (tmp_path / "moved.txt").write_text("another line of text\n" * 400)
     with pytest.raises(CheckpointError, match="The data has changed"):
@@ -219,11 +219,11 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
     text = (tmp_path / "text.txt").read_text()
     (tmp_path / "text.txt").write_text("hi there")
     with pytest.raises(InputError, match=r"The train data has \d+ tokens, which do not fill one block"):
-        train(said, ["data.held_out=0"])
+        train(said, ["data.validation_fraction=0"])
     assert (tmp_path / "deep/run/data").is_dir()  # what was prepared is kept: it may have taken long
     (tmp_path / "text.txt").write_text(text)
-    assert train(said, ["data.held_out=0"]).finished  # with a tokenizer for the text that is there now
-    fresh = train(said, ["data.held_out=0", f"out={tmp_path / 'fresh'}"])
+    assert train(said, ["data.validation_fraction=0"]).finished  # with a tokenizer for the text that is there now
+    fresh = train(said, ["data.validation_fraction=0", f"out={tmp_path / 'fresh'}"])
     one, two = ((folder / "tokenizer/tokenizer.json").read_bytes() for folder in (tmp_path / "deep/run", fresh.folder))
     assert one == two
     labels = tmp_path / "labels.jsonl"

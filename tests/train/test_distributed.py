@@ -49,8 +49,15 @@ def write_data(folder: Path) -> None:
 
 def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, object]:
     """Seven examples cannot be shared by two, nor by two parts of a batch, without a rest."""
-    text = {"train": str(folder / "text.txt"), "documents": "lines", "held_out": 0.2, "test": str(folder / "text.txt")}
-    pairs, labels = ({"train": str(folder / f"{name}.jsonl"), "held_out": 0.2} for name in ("pairs", "labels"))
+    text = {
+        "train": str(folder / "text.txt"),
+        "documents": "lines",
+        "validation_fraction": 0.2,
+        "test": str(folder / "text.txt"),
+    }
+    pairs, labels = (
+        {"train": str(folder / f"{name}.jsonl"), "validation_fraction": 0.2} for name in ("pairs", "labels")
+    )
     adamw = {"lr": 5e-3, "eps": 1e-5}  # below it, rounding would decide where weights without a gradient go
     calm = no("hidden_dropout_prob", "attention_probs_dropout_prob")
     bert = {"family": "bert", "config": SMALL | {"intermediate_size": 32} | calm}
@@ -63,7 +70,7 @@ def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, objec
             "data": text,
             "tokenizer": {"kind": "bpe", "vocab_size": 270},
             "model": {"family": "gpt2", "config": SMALL | no("resid_pdrop", "embd_pdrop", "attn_pdrop")},
-            "batch": {"size": 7, "length": 24, "accumulate": 2},
+            "batch": {"size": 7, "length": 24, "gradient_accumulation_steps": 2},
             "optimizer": {"name": "muon", "lr": 5e-3},
             "ema": 0.8,
         },
@@ -89,7 +96,7 @@ def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, objec
             "data": pairs,
             "tokenizer": {"kind": "bpe", "vocab_size": 280},
             "model": {"family": "bart", "config": bart},
-            "batch": {"tokens": 200, "length": 40, "accumulate": 2},
+            "batch": {"tokens": 200, "length": 40, "gradient_accumulation_steps": 2},
             "optimizer": adamw,
         },
         "unfreezing": {

@@ -221,7 +221,7 @@ def test_evaluation_sees_the_average_and_gives_the_weights_back(tmp_path):
 
 def test_evaluation_changes_no_weight(tmp_path):
     more = {"model__config": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "resid_pdrop": 0.3}}
-    train(recipe(tmp_path, **more, data__held_out=0.1, evaluation={"every": 1, "sample": "the"}))
+    train(recipe(tmp_path, **more, data__validation_fraction=0.1, evaluation={"every": 1, "sample": "the"}))
     train(recipe(tmp_path, **more, out=str(tmp_path / "rarely"), evaluation__every=6))
     one, other = weights(tmp_path / "run", 6), weights(tmp_path / "rarely", 6)
     assert all((one[name] == other[name]).all() for name in one)
@@ -419,10 +419,10 @@ def test_not_enough_memory(tmp_path, monkeypatch, error):
         patch.setattr(CausalLM, "losses", losses)
         with pytest.raises(TrainingStopped) as caught:
             train(said)
-    for words in ("not enough memory", "batch.accumulate", "batch.size", "batch.length", "chunk",
-                  "gradient_checkpointing", "lora"):  # fmt: skip
+    for words in ("not enough memory", "batch.gradient_accumulation_steps", "batch.size", "batch.length",
+                  "loss_chunk_size", "gradient_checkpointing", "lora"):  # fmt: skip
         assert words in str(caught.value)
-    assert train(said, ["batch.accumulate=2"]).finished  # as it was told to
+    assert train(said, ["batch.gradient_accumulation_steps=2"]).finished  # as it was told to
 
 
 def test_other_errors_stay_what_they_are():

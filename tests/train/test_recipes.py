@@ -71,18 +71,19 @@ SMALL = ["batch.length=32", "evaluation.every=2", "log_every=1", "schedule.warmu
 NARROW = "hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 2"
 SETTINGS = {
     "language-model": [
-        "data.train={data}/text.txt", "data.held_out=0.1", "tokenizer.vocab_size=300",
+        "data.train={data}/text.txt", "data.validation_fraction=0.1", "tokenizer.vocab_size=300",
         f"model.config={{{NARROW}, max_position_embeddings: 32}}", "batch.size=4", "steps=4",
     ],
     "finetune-gpt2": ["data.train={data}/text.txt", "model.start={data}/gpt2", "batch.size=4", "epochs=0.2"],
     "translation": [
         "data.train.source={data}/a.en", "data.train.target={data}/a.de", "tokenizer.vocab_size=100", "steps=4",
         f"model.config={{{NARROW}, encoder_layers: 1, feedforward_size: 64}}", "batch.tokens=256",
-        "data.valid={{source: {data}/b.en, target: {data}/b.de}}", "data.held_out=0",
+        "data.valid={{source: {data}/b.en, target: {data}/b.de}}", "data.validation_fraction=0",
         *(["data.test={{source: {data}/b.en, target: {data}/b.de}}"] if find_spec("sacrebleu") else []),
     ],
     "bert-pretraining": [
-        "data.train={data}/text.txt", "data.held_out=0.2", "tokenizer.vocab_size=120", "batch.size=8", "steps=4",
+        "data.train={data}/text.txt", "data.validation_fraction=0.2", "tokenizer.vocab_size=120", "batch.size=8",
+        "steps=4",
         f"model.config={{{NARROW}, intermediate_size: 64, max_position_embeddings: 32}}",
     ],
     "classification": ["data.train={data}/classes.csv", "model.start={data}/encoder", "epochs=0.4",
@@ -90,20 +91,22 @@ SETTINGS = {
     "tagging": ["data.train={data}/tags.conll", "model.start={data}/encoder", "epochs=0.3",
                 "data.test={data}/tags.conll"],
     "question-answering": [
-        "data.train={data}/questions.json", "data.held_out=0.2", "data.test={data}/questions.json",
+        "data.train={data}/questions.json", "data.validation_fraction=0.2", "data.test={data}/questions.json",
         "model.start={data}/encoder", "batch.size=8", "epochs=1",
     ],
     "sentence-embeddings": ["data.train={data}/pairs.jsonl", "model.start={data}/encoder", "batch.size=16"],
     "distillation": [
-        "data.train={data}/text.txt", "data.held_out=0.2", "objective.teacher={data}/encoder", "batch.size=8",
-        "steps=4",
+        "data.train={data}/text.txt", "data.validation_fraction=0.2", "objective.teacher={data}/encoder",
+        "batch.size=8", "steps=4",
     ],
     "t5-pretraining": [
-        "data.train={data}/text.txt", "data.held_out=0.2", "tokenizer.vocab_size=200", "batch.size=4", "steps=4",
+        "data.train={data}/text.txt", "data.validation_fraction=0.2", "tokenizer.vocab_size=200", "batch.size=4",
+        "steps=4",
         f"model.config={{{NARROW}, head_dim: 16, intermediate_size: 64, feed_forward_proj: gated-gelu}}",
     ],
     "bart-pretraining": [
-        "data.train={data}/text.txt", "data.held_out=0.2", "tokenizer.vocab_size=300", "batch.tokens=256", "steps=4",
+        "data.train={data}/text.txt", "data.validation_fraction=0.2", "tokenizer.vocab_size=300", "batch.tokens=256",
+        "steps=4",
         f"model.config={{{NARROW}, decoder_layers: 1, decoder_attention_heads: 2, encoder_ffn_dim: 64, "
         "decoder_ffn_dim: 64, max_position_embeddings: 32}",
     ],

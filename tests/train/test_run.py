@@ -315,7 +315,10 @@ def test_another_number_of_labels(tmp_path, base):
     rows = "".join(json.dumps({"text": text(n), "label": f"class {n % 5}"}) + "\n" for n in range(20))
     (tmp_path / "five.jsonl").write_text(rows)
     model = go_on(
-        tmp_path, "classification", base["classes"], data={"train": str(tmp_path / "five.jsonl"), "held_out": 0.1}
+        tmp_path,
+        "classification",
+        base["classes"],
+        data={"train": str(tmp_path / "five.jsonl"), "validation_fraction": 0.1},
     )
     config = ch.load(str(model)).model.config
     assert list(config.id2label.values()) == [f"class {n}" for n in range(5)]
@@ -383,13 +386,14 @@ def test_a_sample_without_a_warning(tmp_path, caplog):
 
 
 def test_the_settings_of_training_do_not_stay(tmp_path):
-    result = train(case(tmp_path, "seq2seq", "run", chunk=8, objective__smoothing=0.2))
+    result = train(case(tmp_path, "seq2seq", "run", loss_chunk_size=8, objective__smoothing=0.2))
     head = ch.load(str(result.model)).model.language_head
     assert head.chunk == 0 and head.smoothing == 0.0
 
 
-@pytest.mark.parametrize("more", [{"precision": "bf16"}, {"chunk": 7}, {"batch": {"tokens": 64, "length": 16}},
-                                  {"deterministic": True}, {"optimizer": {"name": "muon", "lr": 0.01}}])  # fmt: skip
+@pytest.mark.parametrize("more", [{"precision": "bf16"}, {"loss_chunk_size": 7},
+                                  {"batch": {"tokens": 64, "length": 16}}, {"deterministic": True},
+                                  {"optimizer": {"name": "muon", "lr": 0.01}}])  # fmt: skip
 def test_ways_to_train(tmp_path, more):
     try:
         assert train(recipe(tmp_path, **more)).finished
@@ -475,7 +479,14 @@ def test_a_recipe_that_failed_before_training_is_forgotten(tmp_path):
         "".join(json.dumps(row) + "\n" for row in [*rows, {"text": "x", "label": None}])
     )
     with pytest.raises(ValueError, match=r"bad.jsonl:25.*label"):
-        train(case(tmp_path, "classification", "run", data={"train": str(tmp_path / "bad.jsonl"), "held_out": 0.1}))
+        train(
+            case(
+                tmp_path,
+                "classification",
+                "run",
+                data={"train": str(tmp_path / "bad.jsonl"), "validation_fraction": 0.1},
+            )
+        )
     result = train(case(tmp_path, "classification", "run", tokenizer={"kind": "wordpiece", "vocab_size": 100}))
     assert len(ch.load(str(result.model)).tokenizer) <= 100
 

@@ -114,7 +114,7 @@ def _complete(settings: list[str]) -> list[str]:
     """Held-out data that is named takes the place of a share of the training data that the recipe keeps back."""
     keys = {key.strip(): value.strip() for key, _, value in (setting.partition("=") for setting in settings)}
     named = any(f"{key}.".startswith("data.valid.") and value not in ("", "null", "~") for key, value in keys.items())
-    return [*settings, "data.held_out=0"] if named and "data.held_out" not in keys else settings
+    return [*settings, "data.validation_fraction=0"] if named and "data.validation_fraction" not in keys else settings
 
 
 def _list() -> None:

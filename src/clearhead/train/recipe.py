@@ -13,7 +13,7 @@ Count = Annotated[int, Field(least=1)]
 MaybeCount = Annotated[int | None, Field(least=1)]
 Positive = Annotated[float, Field(above=0)]
 MaybePositive = Annotated[float | None, Field(above=0)]
-Share = Annotated[float, Field(least=0, below=1)]
+Fraction = Annotated[float, Field(least=0, below=1)]
 BETAS = Field(
     least=0, below=1, test=lambda betas: len(betas) == 2,
     expected="two numbers from 0 to below 1, such as [0.9, 0.95]",
@@ -27,7 +27,7 @@ class DataRecipe:
     train: Any = None
     valid: Any = None
     test: Any = None  # looked at once, when the training is over
-    held_out: Share = 0.0  # without `valid`: this share of `train` is kept back for it
+    validation_fraction: Fraction = 0.0  # without `valid`: this fraction of `train` is kept back for it
     format: str | None = None  # by default from the file's name: txt, jsonl, csv, tsv, conll, squad, parallel
     documents: str | None = None  # text files: "file", "lines", "blank-lines", or the string that parts documents
     columns: dict[str, Any] = field(default_factory=dict)  # our name: theirs (a name, or a number counted from 0)
@@ -70,7 +70,7 @@ class BatchRecipe:
     tokens: MaybeCount = None  # or: as many examples of about one length as make so many tokens, padding included
     bucket: bool = True  # examples of about one length share a batch: less padding. Does nothing to blocks of text
     length: Count = 512  # the longest example, in tokens
-    accumulate: Count = 1  # in so many parts, one after the other, where memory is short
+    gradient_accumulation_steps: Count = 1  # in so many parts, one after the other, where memory is short
 
 
 @dataclass
@@ -82,7 +82,7 @@ class OptimizerRecipe:
     eps: Annotated[float, Field(above=0, most=1)] = 1e-8
     max_grad_norm: MaybePositive = 1.0  # gradient clipping: the largest norm over all parameters
     matrix_lr: MaybePositive = None  # muon: the rate of the matrices; by default `lr`
-    momentum: Share = 0.95  # muon
+    momentum: Fraction = 0.95  # muon
     # each layer below learns by so much less (ULMFiT: 1/2.6)
     layer_decay: Annotated[float, Field(above=0, most=1)] = 1.0
     freeze: str | None = None  # embeddings, encoder, all-but-head
@@ -119,7 +119,7 @@ class CheckpointRecipe:
 class LoraRecipe:
     rank: Count = 8
     alpha: Positive = 16.0
-    dropout: Share = 0.0
+    dropout: Fraction = 0.0
     targets: list[str] | None = None  # patterns of module names; by default queries and values
 
 
@@ -144,7 +144,7 @@ class Recipe:
     compile: bool = False
     gradient_checkpointing: bool = False  # gradient checkpointing: less memory, a third more arithmetic
     # positions per stretch of the vocabulary loss; 0: all at once. By default by memory.
-    chunk: Annotated[int | None, Field(least=0)] = None
+    loss_chunk_size: Annotated[int | None, Field(least=0)] = None
     # decay of the moving average that is evaluated and saved in place of the weights
     ema: Annotated[float | None, Field(above=0, below=1)] = None
     deterministic: bool = False  # the same bits again on a GPU too, slower; a CPU always gives them
@@ -155,7 +155,7 @@ class Recipe:
     # a step takes (which changes the rounding of its sums, and no more).
     FREE = (
         "out", "checkpoint", "log_every", "data.cache", "data.workers", "evaluation.sample", "evaluation.test_options",
-        "distribute", "batch.accumulate", "chunk", "gradient_checkpointing", "device",
+        "distribute", "batch.gradient_accumulation_steps", "loss_chunk_size", "gradient_checkpointing", "device",
         "data.train", "data.valid", "data.test",  # their content is compared, wherever it lies now
     )  # fmt: skip
 
@@ -165,7 +165,8 @@ class Recipe:
         compares_rows   within a part of a batch, so that the parts matter (Objective.compares_rows)
         """
         mine, theirs = _flat(asdict(self)), _flat(asdict(other))
-        free = tuple(f"{key}." for key in self.FREE if not (compares_rows and key == "batch.accumulate"))
+        bound = {"batch.gradient_accumulation_steps"} if compares_rows else set()
+        free = tuple(f"{key}." for key in self.FREE if key not in bound)
         changed = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
         return [
             f"{key}: {mine.get(key)!r}, not {theirs.get(key)!r}" for key in changed if not f"{key}.".startswith(free)
@@ -212,13 +213,13 @@ def check_recipe(recipe: Recipe, name: str) -> None:
          "the recipe sets: epochs=null.")  # fmt: skip
     must((batch.size is None) != (batch.tokens is None), "give either batch.size or batch.tokens, and take back the "
          "one that the recipe sets: batch.size=null.")  # fmt: skip
-    must(data.valid is None or not data.held_out, "give either data.valid or data.held_out.")
-    if data.valid is None and not data.held_out:
+    must(data.valid is None or not data.validation_fraction, "give either data.valid or data.validation_fraction.")
+    if data.valid is None and not data.validation_fraction:
         for key in ("metric", "patience", "sample", "every", "batches"):
             must(getattr(evaluation, key) is None, f"evaluation.{key} needs held-out data: set data.valid, or "
-                 "data.held_out=0.05.")  # fmt: skip
-    size, parts = batch.size or batch.tokens or 1, batch.accumulate
-    must(parts <= size, f"batch.accumulate is {parts}: a batch of {size} cannot be cut in so many.")
+                 "data.validation_fraction=0.05.")  # fmt: skip
+    size, parts = batch.size or batch.tokens or 1, batch.gradient_accumulation_steps
+    must(parts <= size, f"batch.gradient_accumulation_steps is {parts}: a batch of {size} cannot be cut in so many.")
     if recipe.lora is not None:
         must(optimizer.freeze is None, "lora freezes all that it does not adapt: leave optimizer.freeze out.")
 

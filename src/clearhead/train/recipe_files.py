@@ -12,8 +12,8 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from clearhead.errors import ConfigError, did_you_mean
-from clearhead.schema import build
+from clearhead.errors import ConfigError
+from clearhead.schema import build, near_key, paths_of
 from clearhead.train.recipe import Recipe, check_recipe
 
 
@@ -154,5 +154,5 @@ def _type_at(path: list[str], setting: str) -> Any:
 
 
 def _unknown(name: str, key: str, known: Iterable[str]) -> ConfigError:
-    near = did_you_mean(key.rpartition(".")[2], known)
+    near = near_key(key, known, paths_of(Recipe))
     return ConfigError(f"{name}: unknown key {key!r}.{near} There is: {', '.join(sorted(known))}.")

@@ -41,7 +41,7 @@ def test_made_ahead_or_not(noisy):
     made = []
     for prefetch in (0, 1, 4):
         with Loader(
-            Rows(20), noisy, Order(20, batch_size=6, seed=2), seed=9, prefetch=prefetch, accumulate=2
+            Rows(20), noisy, Order(20, batch_size=6, seed=2), seed=9, prefetch=prefetch, gradient_accumulation_steps=2
         ) as loader:
             made.append([tensors(loader.at(step)) for step in (0, 1, 2, 3, 4, 9, 10, 3)])
     assert made[0] == made[1] == made[2]
@@ -65,21 +65,27 @@ def test_noise_is_the_examples_own(noisy):
         return found
 
     plain = by_number(1, 0)
-    assert plain == by_number(1, 0, world_size=3, accumulate=2) == by_number(1, 0, batch={"batch_size": 20})
+    assert (
+        plain
+        == by_number(1, 0, world_size=3, gradient_accumulation_steps=2)
+        == by_number(1, 0, batch={"batch_size": 20})
+    )
     assert plain != by_number(2, 0)
     assert plain != by_number(1, 1)
     assert len({str(row[:1]) for row in plain.values()}) > 10
 
 
-@pytest.mark.parametrize(("rows", "world", "accumulate"), [(10, 2, 2), (7, 3, 2), (2, 4, 2), (5, 2, 3), (1, 2, 1)])
-def test_devices_share_a_batch_and_do_equal_work(documents, rows, world, accumulate):
+@pytest.mark.parametrize(("rows", "world", "parts"), [(10, 2, 2), (7, 3, 2), (2, 4, 2), (5, 2, 3), (1, 2, 1)])
+def test_devices_share_a_batch_and_do_equal_work(documents, rows, world, parts):
     order = Order(rows, batch_size=rows, shuffle=False)
     shares = [
-        Loader(Rows(rows), documents, order, rank=rank, world_size=world, accumulate=accumulate, prefetch=0).at(0)
+        Loader(
+            Rows(rows), documents, order, rank=rank, world_size=world, gradient_accumulation_steps=parts, prefetch=0
+        ).at(0)
         for rank in range(world)
     ]
     assert len({len(batches) for batches in shares}) == 1
-    assert len(shares[0]) == min(accumulate, -(-rows // world))
+    assert len(shares[0]) == min(parts, -(-rows // world))
     counted = [batch for batches in shares for batch in batches if batch.units]
     assert rows_of(counted) == [[n] * (n % 5 + 1) for n in range(rows)]
     for batch in (batch for batches in shares for batch in batches if not batch.units):
@@ -165,9 +171,9 @@ def test_processes_make_the_same_batches(noisy, tmp_path):
     data = Blocks(Table(tmp_path / "table"), 3)
     order = Order(len(data), batch_size=4, seed=3)
     steps = [0, 1, 2, 3, 1]  # going back makes a new start
-    with Loader(data, noisy, order, seed=3, accumulate=2, prefetch=0) as plain:
+    with Loader(data, noisy, order, seed=3, gradient_accumulation_steps=2, prefetch=0) as plain:
         wanted = [tensors(plain.at(step)) for step in steps]
-    with Loader(data, noisy, order, seed=3, accumulate=2, workers=1) as loader:
+    with Loader(data, noisy, order, seed=3, gradient_accumulation_steps=2, workers=1) as loader:
         assert [tensors(loader.at(step)) for step in steps] == wanted
         for process in loader._prefetcher._pool._processes.values():
             process.kill()  # as the system does where memory runs out

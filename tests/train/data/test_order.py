@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.errors import InputError
-from clearhead.train.data import Order, micro_batches, rank_share
+from clearhead.train.data import Order, micro_batches, rank_shard
 
 lengths = st.lists(st.integers(0, 20), min_size=1, max_size=60).map(np.array)
 
@@ -88,7 +88,7 @@ def test_the_order_is_pinned_down():
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 5))
 def test_shares_and_parts(rows, world, parts):
     numbers = np.arange(rows)
-    shares = [rank_share(numbers, rank, world) for rank in range(world)]
+    shares = [rank_shard(numbers, rank, world) for rank in range(world)]
     assert np.concatenate(shares).tolist() == numbers.tolist()
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
     assert all(map(len, shares)) or rows < world

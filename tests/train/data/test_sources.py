@@ -309,14 +309,14 @@ def test_empty_data(tmp_path):
         ({"path": "a", "format": "cvs"}, "csv"),
         ({"path": "a", "source": "b", "target": "c"}, "one way"),
         ({"source": "b"}, "both"),
-        ({"path": "a", "part": "test", "held_out": 0.1}, "one of train, valid"),
+        ({"path": "a", "part": "test", "validation_fraction": 0.1}, "one of train, valid"),
         ({"path": "a", "part": "train"}, "together"),
         ({"path": "a", "limit": 0}, "limit"),
         ({"path": "a", "limit": "ten"}, "a whole number"),
         ({"path": "a", "limit": True}, "a whole number"),
         ({"path": "a", "header": "no"}, "true or false"),
         ({"path": "a", "separator": 9}, "text"),
-        ({"path": "a", "held_out": "1%", "part": "train"}, "a number"),
+        ({"path": "a", "validation_fraction": "1%", "part": "train"}, "a number"),
         ({"path": "a", "columns": "text"}, "columns"),
         ({"path": "a", "documents": ""}, "documents"),
     ],
@@ -337,15 +337,20 @@ def test_limit_and_defaults(tmp_path):
 
 def test_parts_of_records_are_the_same_every_time_and_make_the_whole(tmp_path):
     path = write(tmp_path / "a.txt", "".join(f"{n}\n" for n in range(5000)))
-    spec = {"path": path, "documents": "lines", "held_out": 0.1}
+    spec = {"path": path, "documents": "lines", "validation_fraction": 0.1}
     train, valid = (texts({**spec, "part": part}) for part in ("train", "valid"))
     assert 400 < len(valid) < 600
     assert sorted(train + valid, key=int) == [str(n) for n in range(5000)]
     assert valid == texts({**spec, "part": "valid"})
     assert valid != [str(n) for n in range(4500, 5000)]
     fails(
-        {"path": write(tmp_path / "b.txt", "a\nb\n"), "documents": "lines", "held_out": 0.001, "part": "valid"},
-        "held_out",
+        {
+            "path": write(tmp_path / "b.txt", "a\nb\n"),
+            "documents": "lines",
+            "validation_fraction": 0.001,
+            "part": "valid",
+        },
+        "validation_fraction",
     )
 
 
@@ -355,7 +360,7 @@ def test_of_a_single_text_the_end_is_held_out(tmp_path, monkeypatch, packed):
     text = "".join(f"line {n} ü\n" for n in range(200))
     path = tmp_path / ("a.txt.gz" if packed else "a.txt")
     path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
-    spec = {"path": str(path), "held_out": 0.2}
+    spec = {"path": str(path), "validation_fraction": 0.2}
     train, valid = ("".join(texts({**spec, "part": part})) for part in ("train", "valid"))
     assert train + valid == text
     assert 0.15 < len(valid) / len(text) < 0.2
@@ -363,7 +368,9 @@ def test_of_a_single_text_the_end_is_held_out(tmp_path, monkeypatch, packed):
     (first, *_) = open_source({**spec, "part": "valid"}).records()
     assert first["where"] == f"{path}:{train.count(chr(10)) + 1}"
     one_line = write(tmp_path / "b.txt", "x" * 1000)
-    assert [len(texts({"path": one_line, "held_out": 0.2, "part": part})[0]) for part in ("train", "valid")] == [
+    assert [
+        len(texts({"path": one_line, "validation_fraction": 0.2, "part": part})[0]) for part in ("train", "valid")
+    ] == [
         800,
         200,
     ]

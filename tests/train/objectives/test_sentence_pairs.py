@@ -132,7 +132,7 @@ def test_a_pair_alone_in_its_batch_proves_nothing():
     _, _, batch = ready(SentenceContrastive(wordpiece(), 16), TRIPLETS[:1])  # a negative is something
     assert batch.counts == {"loss": 1}
     objective.check_rows(2)
-    with pytest.raises(InputError, match=r"Raise batch\.size, or lower batch\.accumulate"):
+    with pytest.raises(InputError, match=r"Raise batch\.size, or lower batch\.gradient_accumulation_steps"):
         objective.check_rows(1)
     with pytest.raises(InputError, match="scale is -1"):
         SentenceContrastive(wordpiece(), 16, scale=-1)

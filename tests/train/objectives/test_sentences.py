@@ -93,7 +93,7 @@ def test_next_or_random():
         example = several[seed % len(several)]
         made = objective.noise(example, rng(seed))
         a, b = seen(made)
-        assert len(a) and len(b) and len(a) + len(b) <= objective.room
+        assert len(a) and len(b) and len(a) + len(b) <= objective.capacity
         own = set(example["input_ids"]) - set(TOK.encode(".", add_special_tokens=False))
         assert not own.isdisjoint(a)
         if made["answer"] == 0:
@@ -126,7 +126,7 @@ def test_some_sequences_are_short():
     lengths = {}
     for short in (0.0, 0.1, 1.0):
         objective = next_sentence(texts=texts, short=short)
-        full = [example for example in objective.training_data if example["sentences"].sum() >= objective.room]
+        full = [example for example in objective.training_data if example["sentences"].sum() >= objective.capacity]
         objective.training_data = full
         lengths[short] = [len(objective.noise(full[n % len(full)], rng(n))["input_ids"]) for n in range(300)]
     assert all(length == 48 for length in lengths[0.0])  # a random B is as long as wanted, too

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from clearhead.errors import ClearheadError, InputError
-from clearhead.train.data.order import Order, micro_batches, rank_share
+from clearhead.train.data.order import Order, micro_batches, rank_shard
 from clearhead.train.data.types import Batch, Examples, Preprocessor
 from clearhead.train.data.workers import WORKER_DIED, worker_pool
 
@@ -39,7 +39,7 @@ class Loader:
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
-        accumulate: int = 1,
+        gradient_accumulation_steps: int = 1,
         device: torch.device | str = "cpu",
         prefetch: int = 2,
         workers: int = 0,
@@ -51,7 +51,8 @@ class Loader:
         if order.count != len(data):
             raise InputError(f"The order is for {order.count} examples, but the data has {len(data)}.")
         self.data, self.preprocessor, self.order = data, preprocessor, order
-        self.seed, self.rank, self.world_size, self.accumulate = seed, rank, world_size, accumulate
+        self.seed, self.rank, self.world_size = seed, rank, world_size
+        self.gradient_accumulation_steps = gradient_accumulation_steps
         self.device, self.prefetch, self.workers = torch.device(device), prefetch, workers
         self._prefetcher: _ThreadPrefetcher | _ProcessPrefetcher | None = None
 
@@ -82,8 +83,8 @@ class Loader:
     def _rows(self, step: int) -> tuple[int, np.ndarray, list[np.ndarray]]:
         """The epoch of a step, all examples of the step, and those of each micro-batch of this device."""
         epoch, numbers = self.order.at(step)
-        parts = min(self.accumulate, -(-len(numbers) // self.world_size))  # the same for every device
-        return epoch, numbers, micro_batches(rank_share(numbers, self.rank, self.world_size), parts)
+        parts = min(self.gradient_accumulation_steps, -(-len(numbers) // self.world_size))  # the same for every device
+        return epoch, numbers, micro_batches(rank_shard(numbers, self.rank, self.world_size), parts)
 
     def _made(self, step: int) -> list[Batch]:
         epoch, numbers, parts = self._rows(step)
@@ -214,7 +215,7 @@ def evaluation_batches(
     steps = order.steps_per_epoch()
     for step in range(steps if limit is None else min(limit, steps)):
         _, numbers = order.at(step)
-        rows = rank_share(numbers, rank, world_size)
+        rows = rank_shard(numbers, rank, world_size)
         if len(rows) or equal:
             yield _batch(data, preprocessor, rows, numbers, seed, 0, HELD_OUT).to(torch.device(device))
 

@@ -148,7 +148,7 @@ class Order:
         return ends
 
 
-def rank_share(numbers: np.ndarray, rank: int, world: int) -> np.ndarray:
+def rank_shard(numbers: np.ndarray, rank: int, world: int) -> np.ndarray:
     """What one of several devices gets of a batch: a stretch of it, as long as the others' or one longer."""
     return np.array_split(numbers, world)[rank]
 

@@ -166,8 +166,8 @@ class _Progress:
             self._draw()
             self._next = time.monotonic() + 0.1
         else:
-            read_share = f"{self.read / self.total:.0%} of {self.total / 1e6:,.0f} MB, " if self.total else ""
-            print(f"Preparing data: {read_share}{self.writer.rows:,} examples", file=sys.stderr, flush=True)
+            fraction_read = f"{self.read / self.total:.0%} of {self.total / 1e6:,.0f} MB, " if self.total else ""
+            print(f"Preparing data: {fraction_read}{self.writer.rows:,} examples", file=sys.stderr, flush=True)
             self._next = time.monotonic() + EVERY
 
     def _draw(self) -> None:

@@ -25,7 +25,7 @@ class SourceOptions(FileOptions):
     dataset             a public data set, in place of `path`; its config, split and revision
     limit               so many records and no more
     skip_empty          leave out records without any text, and pairs of which one side has none
-    part, held_out      "train" or "valid": all but this share of the records, or this share
+    part, validation_fraction   "train" or "valid": all but this fraction of the records, or this fraction
     """
 
     path: Any = None
@@ -39,7 +39,7 @@ class SourceOptions(FileOptions):
     limit: Annotated[int | None, Field(least=1)] = None
     skip_empty: bool = True
     part: Literal["train", "valid"] | None = None
-    held_out: Annotated[float, Field(least=0, below=1)] = 0.0
+    validation_fraction: Annotated[float, Field(least=0, below=1)] = 0.0
 
 
 def read_options(spec: Any, defaults: Mapping[str, Any]) -> tuple[SourceOptions, list[str]]:
@@ -87,7 +87,7 @@ def _check(options: SourceOptions) -> None:
             f"{options.format!r} is not a format.{did_you_mean(options.format, FORMATS)} "
             f"There is: {', '.join(FORMATS)}."
         )
-    if (options.part is None) != (options.held_out == 0):
-        raise InputError("part and held_out go together: part: train (or valid), held_out: a share such as 0.01.")
+    if (options.part is None) != (options.validation_fraction == 0):
+        raise InputError("part and validation_fraction go together: part: train (or valid), validation_fraction: 0.01.")
     if not options.documents:
         raise InputError('documents must be "file", "lines", "blank-lines" or the words that part two documents.')

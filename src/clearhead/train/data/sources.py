@@ -108,8 +108,8 @@ class Source:
         if self.options.part is not None:
             return (
                 f": none of its {rows} records fell into the part {self.options.part!r} "
-                f"(held_out: {self.options.held_out}). Change data.held_out, give more records, or name other data to "
-                "measure on (data.valid)"
+                f"(validation_fraction: {self.options.validation_fraction}). Change "
+                "data.validation_fraction, give more records, or name other data to measure on (data.valid)"
             )
         return f": all of its {rows} records are empty"
 
@@ -117,7 +117,7 @@ class Source:
         """Whether the record with this number is in the part that is asked for."""
         if self.options.part is None:
             return True
-        return (_scattered(number) < self.options.held_out) == (self.options.part == "valid")
+        return (_scattered(number) < self.options.validation_fraction) == (self.options.part == "valid")
 
     def _named(self, row: Row, where: str) -> dict[str, Any]:
         """The row under our names; columns that the recipe does not name keep their own."""
@@ -225,7 +225,7 @@ class FileSource(Source):
         """The character at which the held-out end begins: where a line does, if one does nearby."""
         if self._tail is None:
             total = sum(map(len, characters(path, self.options.encoding, lambda _: None)))
-            cut = total - round(total * self.options.held_out)
+            cut = total - round(total * self.options.validation_fraction)
             seen, near = 0, ""
             for block in characters(path, self.options.encoding, lambda _: None):
                 near += block[max(cut - seen, 0) : max(cut + 4096 - seen, 0)]
@@ -347,7 +347,7 @@ class PublicSource(Source):
 
 
 def _scattered(number: int) -> float:
-    """A share from 0 to 1 that depends on the number alone, as good as random (splitmix64, Steele et al. 2014)."""
+    """A fraction from 0 to 1 that depends on the number alone, as good as random (splitmix64, Steele et al. 2014)."""
     word = (1 << 64) - 1
     z = (number + 1) * 0x9E3779B97F4A7C15 & word
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & word

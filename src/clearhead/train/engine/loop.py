@@ -27,7 +27,7 @@ from clearhead.train.engine.log import Event, Watcher
 from clearhead.train.engine.world import World
 from clearhead.train.objectives.base import Objective
 
-CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints, where nobody says how often they are written,
+CHECKPOINT_FRACTION = 0.02  # of the time may go into checkpoints, where nobody says how often they are written,
 LEAST_SECONDS, MOST_SECONDS = 60.0, 600.0  # but none sooner than this after another, and one after this at the latest
 
 
@@ -177,7 +177,7 @@ class Loop:
         by_count = every is not None and self.progress.step % every == 0
         seconds = math.inf if minutes is None else 60 * minutes
         if every is None and minutes is None:
-            seconds = min(max(self._save_seconds / CHECKPOINT_SHARE, LEAST_SECONDS), MOST_SECONDS)
+            seconds = min(max(self._save_seconds / CHECKPOINT_FRACTION, LEAST_SECONDS), MOST_SECONDS)
         return by_count or self.world.any(time.perf_counter() - self._saved_at > seconds)
 
     # ---- one step

@@ -46,6 +46,7 @@ def explain_out_of_memory() -> Iterator[None]:
             raise
         raise TrainingStopped(
             f"There is not enough memory ({(words.splitlines() or [type(error).__name__])[0][:200]}). "
-            "What needs less, with the same result: batch.accumulate=2 (or 4, 8 …), gradient_checkpointing=true, "
-            "chunk=4096. With another: a smaller batch.size or batch.length, or lora. Then run it again."
+            "What needs less, with the same result: batch.gradient_accumulation_steps=2 (or 4, 8 …), "
+            "gradient_checkpointing=true, loss_chunk_size=4096. With another: a smaller batch.size or batch.length, or "
+            "lora. Then run it again."
         ) from error

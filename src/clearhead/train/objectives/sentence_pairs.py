@@ -235,7 +235,7 @@ class SentenceContrastive(SentenceObjective):
         if rows < 2 and not self.negatives:
             raise InputError(
                 "A pair alone has nothing to be told from, and each part of a batch is compared within itself. Raise "
-                "batch.size, or lower batch.accumulate."
+                "batch.size, or lower batch.gradient_accumulation_steps."
             )
 
     def encode(self, record: Record) -> Iterator[Example]:

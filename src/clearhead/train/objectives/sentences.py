@@ -41,12 +41,12 @@ def sentence_ids(tokenizer: Tokenizer, text: str, longest: int) -> list[list[int
     return [row[at : at + longest] for row in rows for at in range(0, len(row), longest)]
 
 
-def chunks_of(sentences: Sequence[Sequence[int]], room: int) -> Iterator[Sequence[Sequence[int]]]:
-    """A document cut into runs of sentences that fill `room` tokens; the last of a run may reach beyond it."""
+def chunks_of(sentences: Sequence[Sequence[int]], capacity: int) -> Iterator[Sequence[Sequence[int]]]:
+    """A document cut into runs of sentences that fill `capacity` tokens; the last of a run may reach beyond it."""
     first = total = 0
     for n, sentence in enumerate(sentences):
         total += len(sentence)
-        if total >= room or n == len(sentences) - 1:
+        if total >= capacity or n == len(sentences) - 1:
             yield sentences[first : n + 1]
             first, total = n + 1, 0
 
@@ -90,7 +90,7 @@ class SegmentPair(TextObjective):
         if not 0 <= short <= 1:
             raise InputError(f"short is {short}; a share lies between 0 and 1.")
         self.short = short
-        self.room = length - 3  # for words
+        self.capacity = length - 3  # for words
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -98,7 +98,7 @@ class SegmentPair(TextObjective):
 
     def encode(self, record: Record) -> Iterator[Example]:
         text = document_of(self, record)
-        for run in chunks_of(sentence_ids(self.tokenizer, text, self.room), self.room):
+        for run in chunks_of(sentence_ids(self.tokenizer, text, self.capacity), self.capacity):
             ids = np.concatenate([np.asarray(sentence) for sentence in run])
             if len(ids) >= self.least:
                 lengths = np.array([len(sentence) for sentence in run])
@@ -110,16 +110,16 @@ class SegmentPair(TextObjective):
 
     def run(self, example: Example, rng: np.random.Generator) -> tuple[list[np.ndarray], int]:
         """The sentences to use and how long they should be: all, or now and then fewer, from the first on."""
-        sentences, target = parts_of(example), self.room
+        sentences, target = parts_of(example), self.capacity
         if rng.random() < self.short:
-            target = int(rng.integers(2, self.room + 1))
+            target = int(rng.integers(2, self.capacity + 1))
             enough = np.cumsum([len(sentence) for sentence in sentences]) >= target
             sentences = sentences[: int(enough.argmax()) + 1] if enough.any() else sentences
         return sentences, target
 
     def noise(self, example: Example, rng: np.random.Generator) -> Example:
         a, b, answer = self.segments(example, rng)
-        a, b = shortened(a, b, self.room, rng)
+        a, b = shortened(a, b, self.capacity, rng)
         ids = np.concatenate(([self.first], a, [self.last], b, [self.last])).astype(np.int64)
         inputs, labels = self.masking(ids, rng)
         types = np.repeat([0, 1], [len(a) + 2, len(b) + 1])
@@ -241,10 +241,10 @@ class SentenceOrder(SegmentPair):
         return (b, a, 1) if rng.random() < 0.5 else (a, b, 0)
 
 
-def shortened(a: np.ndarray, b: np.ndarray, room: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def shortened(a: np.ndarray, b: np.ndarray, capacity: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Token by token, the longer of the two loses its first or its last, by the toss of a coin."""
     ends = {"a": [0, len(a)], "b": [0, len(b)]}
-    over = len(a) + len(b) - room
+    over = len(a) + len(b) - capacity
     for front in rng.random(max(over, 0)) < 0.5:
         lengths = {name: last - first for name, (first, last) in ends.items()}
         longer = ends["a"] if lengths["a"] > lengths["b"] else ends["b"]

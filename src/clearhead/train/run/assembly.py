@@ -99,16 +99,17 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
         _add_lora(model, recipe.lora)
     if recipe.optimizer.freeze is not None:
         freeze(model, recipe.optimizer.freeze)
-    save_memory(model, world.device, recipe.chunk, recipe.gradient_checkpointing)
+    save_memory(model, world.device, recipe.loss_chunk_size, recipe.gradient_checkpointing)
     # before the optimiser: it may put other tensors in place
-    wrapped = world.wrap(module, recipe.compile, objective.static_shapes, single_call=recipe.batch.accumulate == 1)
+    micro_steps = recipe.batch.gradient_accumulation_steps
+    wrapped = world.wrap(module, recipe.compile, objective.static_shapes, single_call=micro_steps == 1)
     moves = _optimizer(module, recipe.optimizer)
     ema = EMA(module, recipe.ema) if recipe.ema is not None else None
     order = data.orders["train"]
     steps = recipe.steps or order.steps_in(recipe.epochs or 1.0)
     loader = Loader(
         data.examples["train"], objective, order, seed=recipe.seed, rank=world.rank, world_size=world.size,
-        accumulate=recipe.batch.accumulate, device=world.device, workers=recipe.data.workers,
+        gradient_accumulation_steps=micro_steps, device=world.device, workers=recipe.data.workers,
     )  # fmt: skip
     options = _loop_options(recipe, world, model, steps, order.steps_per_epoch())
     evaluation = Evaluation(

@@ -41,8 +41,8 @@ def open_inputs(recipe: Recipe) -> RunInputs:
 
 def _open_sources(data: DataRecipe) -> dict[str, Source]:
     common: dict[str, Any] = {"format": data.format, "documents": data.documents, "columns": data.columns or None}
-    if data.valid is None and data.held_out:
-        held: dict[str, Any] = {"held_out": data.held_out}
+    if data.valid is None and data.validation_fraction:
+        held: dict[str, Any] = {"validation_fraction": data.validation_fraction}
         sources = {
             "train": open_source(data.train, limit=data.limit, part="train", **held, **common),
             "valid": open_source(data.train, part="valid", **held, **common),

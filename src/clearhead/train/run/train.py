@@ -91,7 +91,7 @@ def _train(asked: Recipe, folder: Path, world: World, watchers: list[Watcher]) -
         if objective.learns_labels:
             objective.learn_labels(inputs.sources["train"].records())
         if recipe.batch.size is not None:
-            objective.check_rows(recipe.batch.size // (recipe.batch.accumulate * world.size))
+            objective.check_rows(recipe.batch.size // (recipe.batch.gradient_accumulation_steps * world.size))
         data = prepare_data(recipe, inputs.sources, objective, folder, world)
         torch.manual_seed(recipe.seed)
         model = make_model(recipe.model, objective, inputs.start, len(tokenizer.target), world.init_device)
