@@ -1,11 +1,13 @@
-"""Atomic writes: a file or a folder appears complete or not at all, whatever stops the process; and checksums.
+"""Reading files without trusting them; atomic writes; checksums.
 
-All is written under a name beside the target (`.NAME.….part`), flushed to the disk with fsync, and renamed. A process
-that is killed may leave such a part behind; the old content stays as it was.
+A file or a folder appears complete or not at all, whatever stops the process: all is written under a name beside the
+target (`.NAME.….part`), flushed to the disk with fsync, and renamed. A process that is killed may leave such a part
+behind; the old content stays as it was.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
@@ -13,8 +15,55 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from clearhead.errors import ClearheadError
+
+MAX_BYTES = 200 * 1024 * 1024  # of a file that is read whole; the largest published tokenizer file is a tenth of this
+
+# ---- reading; `error` is what a file that cannot be read or understood becomes
+
+
+def read_bytes(path: Path, error: type[ClearheadError]) -> bytes:
+    """The whole file, or an error that names it."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise error(
+                f"{path} is {size / 2**20:.0f} MB; files of its kind above {MAX_BYTES // 2**20} MB are refused. "
+                "Check that this is the file you meant."
+            )
+        return path.read_bytes()
+    except OSError as cause:
+        if isinstance(cause, error):
+            raise
+        raise error(f"{path} cannot be read: {cause.strerror or cause}.") from cause
+
+
+def read_text(path: Path, error: type[ClearheadError]) -> str:
+    """The whole file as UTF-8, with every kind of line end turned into a plain newline."""
+    data = read_bytes(path, error)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as cause:
+        line = data.count(b"\n", 0, cause.start) + 1
+        raise error(
+            f"{path} is not UTF-8: byte {cause.start} (line {line}) is {data[cause.start]:#04x}. "
+            "The file is damaged or was saved in another encoding; download it again."
+        ) from cause
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: Path, error: type[ClearheadError]) -> Any:
+    """What a JSON file holds."""
+    text = read_text(path, error)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as cause:  # a number of thousands of digits is a ValueError
+        raise error(f"{path} is not valid JSON: {cause}. The file is damaged; download it again.") from cause
+
+
+# ---- writing
 
 
 def temporary_path(target: Path) -> Path:
@@ -64,6 +113,13 @@ def atomic_write(path: Path, data: bytes, error: type[ClearheadError]) -> None:
             part.write_bytes(data)
     except OSError as cause:
         raise error(f"{path} cannot be written: {cause.strerror or cause}.") from cause
+
+
+def write_json(path: Path, value: Any, error: type[ClearheadError], sort_keys: bool = False) -> None:
+    """JSON that a person can read."""
+    text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False) + "\n"
+    # half of a surrogate pair is no UTF-8; with the backslash it is the JSON escape it came from
+    atomic_write(path, text.encode("utf-8", errors="backslashreplace"), error)
 
 
 @contextmanager

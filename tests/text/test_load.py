@@ -6,8 +6,9 @@ import shutil
 import pytest
 import transformers
 
+from clearhead import files
 from clearhead.errors import ClearheadError, TokenizerError
-from clearhead.text import files, load_tokenizer
+from clearhead.text import load_tokenizer
 from tests.text.compare import both, same_everything
 from tests.text.samples import awkward_texts
 

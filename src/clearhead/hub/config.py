@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from clearhead import models
+from clearhead import files, models
 from clearhead.errors import CheckpointError, ConfigError
-from clearhead.files import atomic_write
 from clearhead.generation_options import CONFIG_KEYS
 from clearhead.models import Config, Family
 
@@ -19,12 +17,9 @@ Configure = Callable[[dict[str, Any]], dict[str, Any]]
 
 def read_json(path: Path) -> Any:
     """What a JSON file of a checkpoint holds."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing. Is the download complete?") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid JSON: {error}") from None
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing. Is the download complete?")
+    return files.read_json(path, ConfigError)
 
 
 def read_options(path: Path) -> dict[str, Any]:
@@ -33,11 +28,6 @@ def read_options(path: Path) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise ConfigError(f"{path} must hold a table of options, not {type(options).__name__}.")
     return options
-
-
-def write_json(path: Path, data: Any, sort_keys: bool = False) -> None:
-    text = json.dumps(data, indent=2, sort_keys=sort_keys) + "\n"
-    atomic_write(path, text.encode("utf-8"), CheckpointError)
 
 
 def read_config(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import CheckpointError, ConfigError
-from clearhead.hub.config import read_options, write_json
+from clearhead.files import write_json
+from clearhead.hub.config import read_options
 
 INDEX = "model_index.json"
 
@@ -77,7 +78,7 @@ def write_index(folder: Path, index: ModelIndex) -> None:
     if missing:
         raise CheckpointError(f"{folder} lacks {', '.join(missing)}: save the parts before their index.")
     data = {"_class_name": index.class_name, **index.settings, **{name: list(p) for name, p in index.parts.items()}}
-    write_json(path, data)
+    write_json(path, data, CheckpointError)
 
 
 def _plain(name: str, path: Path) -> str:

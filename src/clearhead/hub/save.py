@@ -10,9 +10,9 @@ from safetensors import SafetensorError
 
 from clearhead.codec import Codec
 from clearhead.errors import CheckpointError, InputError
-from clearhead.files import atomic_folder
+from clearhead.files import atomic_folder, write_json
 from clearhead.hub.assign import published_tensors
-from clearhead.hub.config import CONFIG, GENERATION, write_json
+from clearhead.hub.config import CONFIG, GENERATION
 from clearhead.hub.sentence import SentenceModules, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
@@ -81,12 +81,12 @@ def _write_model(
     }
     if model.is_encoder_decoder:
         raw["is_encoder_decoder"] = True
-    write_json(folder / CONFIG, raw, sort_keys=True)
+    write_json(folder / CONFIG, raw, CheckpointError, sort_keys=True)
     if model.generation:
         # where this file is, nothing of it is taken from config.json
         shared = {key: getattr(model.config, key, None) for key in IN_BOTH_FILES}
         shared = {key: value for key, value in shared.items() if value is not None}
-        write_json(folder / GENERATION, shared | model.generation, sort_keys=True)
+        write_json(folder / GENERATION, shared | model.generation, CheckpointError, sort_keys=True)
     write_weights(folder, published_tensors(model), max_shard_size)
     if codec is not None:
         codec.save(folder)

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from clearhead.errors import CheckpointError, ConfigError
-from clearhead.hub.config import CONFIG, read_json, write_json
+from clearhead.files import write_json
+from clearhead.hub.config import CONFIG, read_json
 from clearhead.hub.weights import open_weights, write_weights
 from clearhead.models.sentence import Dense, Normalize, Pooling, SentenceHead
 
@@ -104,14 +105,15 @@ def write_sentence(folder: Path, sentence: SentenceModules, width: int) -> None:
         pooling |= {key: mode in modes for mode, key in _MODE_KEYS.items()}
     else:
         pooling["pooling_mode"] = list(modes)
-    write_json(folder / "1_Pooling" / CONFIG, pooling)
+    write_json(folder / "1_Pooling" / CONFIG, pooling, CheckpointError)
     for n, step in enumerate(sentence.head.steps, start=2):
         if isinstance(step, Dense):
             _write_dense(folder / str(modules[n]["path"]), step)
-    write_json(folder / MODULES, modules)
-    write_json(folder / SETTINGS, {"max_seq_length": sentence.max_seq_length, "do_lower_case": sentence.do_lower_case})
+    write_json(folder / MODULES, modules, CheckpointError)
+    settings = {"max_seq_length": sentence.max_seq_length, "do_lower_case": sentence.do_lower_case}
+    write_json(folder / SETTINGS, settings, CheckpointError)
     prompts = {"prompts": sentence.prompts, "default_prompt_name": sentence.default_prompt_name}
-    write_json(folder / PROMPTS, prompts)
+    write_json(folder / PROMPTS, prompts, CheckpointError)
 
 
 _MODE_KEYS = {
@@ -164,5 +166,5 @@ def _write_dense(folder: Path, step: Dense) -> None:
         "activation_function": f"torch.nn.modules.{module}.{names[step.activation.name]}",
         **({"use_residual": True} if step.adds_input else {}),
     }
-    write_json(folder / CONFIG, config)
+    write_json(folder / CONFIG, config, CheckpointError)
     write_weights(folder, iter(step.state_dict().items()), max_shard_bytes=2**40)

@@ -10,10 +10,10 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import TokenizerError
-from clearhead.files import atomic_write
+from clearhead.files import atomic_write, write_json
 from clearhead.text.added_tokens import EXTRAS, NAMES, as_object, content_of, extra_tokens, listed_extras
 from clearhead.text.backend import copy_of
-from clearhead.text.files import TARGET_FOLDER, write_json
+from clearhead.text.files import TARGET_FOLDER
 from clearhead.text.options import NO_LIMIT
 from clearhead.text.tokenizer import Tokenizer
 
@@ -38,8 +38,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list
         contents["tokenizer.json"] = _backend_as_loaded(tokenizer).to_str(pretty=True).encode("utf-8")
     for name, data in contents.items():
         atomic_write(where / name, data, TokenizerError)
-    write_json(where / "special_tokens_map.json", _special_tokens_map(tokenizer))
-    write_json(where / "tokenizer_config.json", _config(tokenizer))
+    write_json(where / "special_tokens_map.json", _special_tokens_map(tokenizer), TokenizerError)
+    write_json(where / "tokenizer_config.json", _config(tokenizer), TokenizerError)
     if tokenizer.target is not tokenizer and tokenizer.languages is None:  # the target has a model of its own
         save_tokenizer(tokenizer.target, where / TARGET_FOLDER)
     return [where / name for name in (*contents, "special_tokens_map.json", "tokenizer_config.json")]
