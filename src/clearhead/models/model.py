@@ -85,6 +85,16 @@ class Model(nn.Module):
         return head if isinstance(head, LanguageHead) else None
 
     @property
+    def reads_choices(self) -> bool:
+        """Whether it compares several texts: multiple choice."""
+        return isinstance(self.head, ChoiceHead)
+
+    @property
+    def reads_segments(self) -> bool:
+        """Whether token_type_ids mean to it what a tokenizer makes of them (GPT-2 would look them up as words)."""
+        return not self.is_encoder_decoder and getattr(self.output_stack.embed, "segments", None) is not None
+
+    @property
     def stacks(self) -> dict[str, Stack]:
         """Its stacks by the prefix of their trace names: {"": stack}, or {"encoder": …, "decoder": …}."""
         raise NotImplementedError

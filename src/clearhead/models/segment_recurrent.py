@@ -25,6 +25,10 @@ class SegmentRecurrentModel(TokenModel):
 
     stack: SegmentRecurrentStack
 
+    @property
+    def reads_segments(self) -> bool:
+        return self.stack.blocks[0].attention.segments is not None
+
     def start_state(self, capacity: int) -> SegmentMemory:
         return SegmentMemory()
 

@@ -1,8 +1,26 @@
 """What `ch.load` returns: a model with its codec, by what goes in and comes out."""
 
+from clearhead.pipeline.answer import Answer
 from clearhead.pipeline.base import Pipeline, Reading
+from clearhead.pipeline.classify import ScoredLabel
 from clearhead.pipeline.fill import MaskFill
 from clearhead.pipeline.loading import PIPELINES, folder_of, load
-from clearhead.pipeline.text import TextPipeline, as_text
+from clearhead.pipeline.search import SearchHit
+from clearhead.pipeline.tag import Entity
+from clearhead.pipeline.text import JOBS, TextPipeline, as_text
 
-__all__ = ["PIPELINES", "MaskFill", "Pipeline", "Reading", "TextPipeline", "as_text", "folder_of", "load"]
+__all__ = [
+    "JOBS",
+    "PIPELINES",
+    "Answer",
+    "Entity",
+    "MaskFill",
+    "Pipeline",
+    "Reading",
+    "ScoredLabel",
+    "SearchHit",
+    "TextPipeline",
+    "as_text",
+    "folder_of",
+    "load",
+]

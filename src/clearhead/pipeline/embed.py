@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,12 +10,10 @@ from torch import Tensor
 from clearhead import hub
 from clearhead.errors import InputError
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
-from clearhead.pipeline.prompts import check_text
+from clearhead.pipeline.batches import TextBatch, encode_cut, run_batches, texts_of
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
-
-log = logging.getLogger("clearhead")
 
 
 @torch.no_grad()
@@ -32,9 +29,7 @@ def embed(
     """TextPipeline.embed."""
     if pipe.model.is_encoder_decoder:
         raise InputError("An encoder–decoder has no single stack to embed with. Load an encoder.")
-    rows = [check_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
-    if not rows:
-        raise InputError("The list of texts is empty.")
+    rows = texts_of(texts)
     sentence = pipe.sentence or hub.SentenceModules(SentenceHead(Pooling()))
     steps = [step for step in sentence.head.steps if normalize is None or not isinstance(step, Normalize)]
     steps += [Normalize()] if normalize else []
@@ -43,24 +38,12 @@ def embed(
     rows = [sentence.prompts.get(prompt, prompt) + row if prompt else row for row in rows]
     if sentence.do_lower_case:
         rows = [row.lower() for row in rows]
-    embed = pipe.model.output_stack.token_embedder
-    limit = min(v for v in (sentence.max_seq_length, pipe.tokenizer.model_max_length, embed.max_length) if v)
-    padded = pipe.tokenizer.pad_token is not None
-    if not padded:
-        batch_size = 1  # without a padding token, one text at a time
-    vectors: dict[int, Tensor] = {}
-    cut = 0
-    order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # texts of a length share a batch
-    for start in range(0, len(rows), batch_size):
-        chosen = order[start : start + batch_size]
-        batch = pipe.tokenizer(
-            [rows[n] for n in chosen], padding=padded, truncation=True, max_length=limit, return_tensors="pt",
-            return_attention_mask=True, return_token_type_ids=embed.segments is not None,
-        ).to(pipe.model.device)  # fmt: skip
-        full = [n for n, mask in zip(chosen, batch["attention_mask"], strict=True) if int(mask.sum()) == limit]
-        cut += sum(len(pipe.tokenizer.encode(rows[n])) > limit for n in full)
-        vectors |= zip(chosen, head(pipe.model.output_stack(**batch), batch["attention_mask"]), strict=True)
-    if cut:
-        log.warning("%s of %s texts were cut to the %s tokens that the model can read.", cut, len(rows), limit)
-    out = torch.stack([vectors[n] for n in range(len(rows))])
+    stack = pipe.model.output_stack
+    limits = (sentence.max_seq_length, pipe.tokenizer.model_max_length, stack.token_embedder.max_length)
+
+    def vectors(batch: TextBatch) -> Tensor:
+        return head(stack(**batch.inputs), batch.real)
+
+    encoded = encode_cut(pipe, rows, limit=min(limit for limit in limits if limit))
+    out = torch.stack(run_batches(pipe, encoded, vectors, batch_size))
     return out[0] if isinstance(texts, str) else out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,9 @@ from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
+
+
+log = logging.getLogger("clearhead")
 
 
 def check_text(text: Any) -> str:
@@ -39,9 +43,12 @@ def in_languages(pipe: TextPipeline, options: dict[str, Any]) -> tuple[Tokenizer
 
 
 def encode_prompts(
-    pipe: TextPipeline, text: str | list[str] | None, reader: Tokenizer | None = None
+    pipe: TextPipeline, text: str | list[str] | None, reader: Tokenizer | None = None, truncation: bool = False
 ) -> tuple[list[str], Tensor, Tensor]:
-    """The texts, and their ids padded on the left."""
+    """The texts, and their ids padded on the left.
+
+    truncation   what an encoder cannot read is cut off, and a warning says so
+    """
     if text is None:
         if pipe.model.is_encoder_decoder:
             raise InputError("There is no text to read.")
@@ -56,11 +63,25 @@ def encode_prompts(
         if not prompts:
             raise InputError("The list of texts is empty.")
         rows = [_prompt_ids(pipe, check_text(prompt), reader) for prompt in prompts]
+        if truncation and pipe.model.is_encoder_decoder:
+            rows = _cut(pipe, prompts, rows, reader)
     longest = max(map(len, rows))
     pad = pipe.model.config.pad_token_id or 0
     ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])
     mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
     return prompts, ids.to(pipe.model.device), mask.to(pipe.model.device)
+
+
+def _cut(pipe: TextPipeline, prompts: list[str], rows: list[list[int]], reader: Tokenizer | None) -> list[list[int]]:
+    """The rows, those that the encoder cannot read whole cut to its length."""
+    limit = next(iter(pipe.model.stacks.values())).embed.max_length
+    long = [n for n, row in enumerate(rows) if limit is not None and len(row) > limit]
+    if not long:
+        return rows
+    log.warning("%s of %s texts were cut to the %s tokens that the model can read.", len(long), len(rows), limit)
+    tokenizer = reader or pipe.tokenizer
+    short = {n: tokenizer.encode(prompts[n], truncation=True, max_length=limit) for n in long}
+    return [short.get(n, row) for n, row in enumerate(rows)]
 
 
 def _prompt_ids(pipe: TextPipeline, text: str, reader: Tokenizer | None = None) -> list[int]:

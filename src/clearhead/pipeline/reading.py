@@ -9,8 +9,6 @@ import torch
 
 from clearhead.errors import InputError
 from clearhead.messages import say
-from clearhead.models.heads import ChoiceHead
-from clearhead.nn.segment_recurrence import RelativeAttention
 from clearhead.nn.stack import Stack
 from clearhead.pipeline.base import Reading
 from clearhead.text.units import units_of, units_of_ids
@@ -33,7 +31,7 @@ def read_text(pipe: TextPipeline, text: str, pair: str | None = None, target: st
         raise InputError(say("questions.no_text"))
     if pair is not None and not pair.strip():
         raise InputError(say("reading.second_is_empty"))
-    if isinstance(model.head, ChoiceHead):
+    if model.reads_choices:
         raise InputError(say("reading.several_texts", title=pipe.title, task=model.task))
     if model.is_encoder_decoder:
         if pair is not None:
@@ -52,16 +50,9 @@ def read_text(pipe: TextPipeline, text: str, pair: str | None = None, target: st
         raise InputError(say("reading.no_tokens"))
     _check_length(pipe, "text" if pair is None else "two_texts", stack, ids.shape[1])
     inputs = {"input_ids": ids}
-    if "token_type_ids" in encoding and _knows_segments(stack):
+    if "token_type_ids" in encoding and model.reads_segments:
         inputs["token_type_ids"] = torch.tensor([encoding["token_type_ids"]], device=model.device)
     return Reading(inputs, units_of(pipe.tokenizer, encoding, text, pair), [])
-
-
-def _knows_segments(stack: Stack) -> bool:
-    attention: Any = stack.blocks[0].attention
-    return stack.token_embedder.segments is not None or (
-        isinstance(attention, RelativeAttention) and attention.segments is not None
-    )
 
 
 def _check_length(pipe: TextPipeline, kind: str, stack: Stack, length: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,13 +13,30 @@ from clearhead import hub
 from clearhead.errors import InputError, TokenizerError, TokenizerNotBuilt
 from clearhead.generate import Grammar, Options, PromptCache
 from clearhead.models import Model
+from clearhead.pipeline.answer import answer
 from clearhead.pipeline.base import Pipeline, Reading
+from clearhead.pipeline.classify import TEMPLATE, ScoredLabel, classify
 from clearhead.pipeline.embed import embed
 from clearhead.pipeline.fill import MaskFill, fill
 from clearhead.pipeline.generation import GeneratedText, TextGeneration
 from clearhead.pipeline.prompts import encode_prompts, in_languages
 from clearhead.pipeline.reading import read_text
+from clearhead.pipeline.search import SearchHit, search
+from clearhead.pipeline.tag import Entity, tag
+from clearhead.pipeline.translate import summarize, translate
 from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
+
+# task of the head -> the method that does its job
+JOBS = {
+    "sequence-classification": "classify",
+    "token-classification": "tag",
+    "question-answering": "answer",
+    "masked-lm": "fill",
+    "pretraining": "fill",
+    "causal-lm": "generate",
+    "seq2seq-lm": "generate",
+    "features": "embed",
+}
 
 
 class TextPipeline(Pipeline):
@@ -104,12 +121,14 @@ class TextPipeline(Pipeline):
         *,
         past: PromptCache | None = None,
         log_probs: bool = True,
+        truncation: bool = False,
         **options: Any,
     ) -> TextGeneration:
         """A call of `generate` that has not begun: its `pieces` as they come, or its `answers` when it is `finish`ed.
 
         past        what earlier calls have read, to be used again where the text begins the same
         log_probs   whether the probability of every token is kept
+        truncation  an encoder–decoder's text that is too long is cut, and a warning says so
         """
         for name in ("return_dict_in_generate", "output_scores", "output_logits"):
             if options.get(name):
@@ -118,7 +137,7 @@ class TextPipeline(Pipeline):
                 )
         options = {name: value for name, value in _with_grammar(options).items() if value is not None}
         reader, options = self.in_languages(options)
-        prompts, ids, mask = self.encode_prompts(text, reader)
+        prompts, ids, mask = self.encode_prompts(text, reader, truncation)
         target = self.tokenizer.target
         if "grammar" in options and not Options.from_keywords(options, self.model.generation).eos_ids(
             self.model.config
@@ -131,10 +150,10 @@ class TextPipeline(Pipeline):
         return in_languages(self, options)
 
     def encode_prompts(
-        self, text: str | list[str] | None, reader: Tokenizer | None = None
+        self, text: str | list[str] | None, reader: Tokenizer | None = None, truncation: bool = False
     ) -> tuple[list[str], Tensor, Tensor]:
         """The texts, their ids padded on the left, and which of these are real."""
-        return encode_prompts(self, text, reader)
+        return encode_prompts(self, text, reader, truncation)
 
     def fill(self, text: str, top_k: int = 5) -> list[list[MaskFill]]:
         """The likeliest words for each mask in the text, best first."""
@@ -159,6 +178,133 @@ class TextPipeline(Pipeline):
         prompt      put before each text: the name of one of the folder's prompts, or the words themselves
         """
         return embed(self, texts, pooling=pooling, normalize=normalize, prompt=prompt, batch_size=batch_size)
+
+    @overload
+    def classify(
+        self, text: str, pair: str | None = None, *, labels: Sequence[str] | None = None, template: str = TEMPLATE,
+        batch_size: int = 32,
+    ) -> list[ScoredLabel]: ...  # fmt: skip
+    @overload
+    def classify(
+        self, text: list[str], pair: list[str] | None = None, *, labels: Sequence[str] | None = None,
+        template: str = TEMPLATE, batch_size: int = 32,
+    ) -> list[list[ScoredLabel]]: ...  # fmt: skip
+    def classify(
+        self,
+        text: str | list[str],
+        pair: str | list[str] | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        template: str = TEMPLATE,
+        batch_size: int = 32,
+    ) -> list[ScoredLabel] | list[list[ScoredLabel]]:
+        """All labels, best first, each with its probability; a list of texts gives a list of these.
+
+        A model for several labels at once gives each its own probability, a regression its number. Texts that are too
+        long are cut, with a warning.
+
+        pair       a second text, for models that judge two; with a list of texts, a list of as many
+        labels     names of your own, to be ranked by a language model or a classifier with a label "entailment";
+                   their probabilities sum to 1 (pipeline/label_words.py says how words are scored)
+        template   with labels: a sentence with {} for the label, which stands after the text
+        """
+        return classify(self, text, pair, labels=labels, template=template, batch_size=batch_size)
+
+    @overload
+    def tag(self, text: str, *, words: bool = False, batch_size: int = 32) -> list[Entity]: ...
+    @overload
+    def tag(self, text: list[str], *, words: bool = False, batch_size: int = 32) -> list[list[Entity]]: ...
+    def tag(
+        self, text: str | list[str], *, words: bool = False, batch_size: int = 32
+    ) -> list[Entity] | list[list[Entity]]:
+        """The entities of a text in order; a list of texts gives a list of lists.
+
+        A word has the tag of its first piece, B- and I- of one label make up an entity, O is left out. A text that is
+        too long is read in windows that overlap.
+
+        words   every word with its tag as it is, B- and O included, in place of the entities
+        """
+        return tag(self, text, words=words, batch_size=batch_size)
+
+    def answer(
+        self,
+        question: str | list[str],
+        passage: str | list[str],
+        *,
+        top_k: int = 1,
+        max_answer_len: int = 15,
+        max_seq_len: int = 384,
+        doc_stride: int = 128,
+        handle_impossible_answer: bool | None = None,
+        batch_size: int = 32,
+    ) -> Any:
+        """The span of the passage that answers the question: an `Answer`; with top_k above 1 the best of them, a list.
+
+        Several passages are ranked together, and `passage` says which it is. A list of questions takes a list of
+        as many passages and gives a list.
+
+        max_answer_len             the longest answer in tokens (made longer to whole words)
+        max_seq_len, doc_stride    a long passage is read in windows of so many tokens, which overlap by so many
+        handle_impossible_answer   whether "" may be the answer; by default, where the model was trained for it
+        """
+        return answer(
+            self, question, passage, top_k=top_k, max_answer_len=max_answer_len, max_seq_len=max_seq_len,
+            doc_stride=doc_stride, handle_impossible_answer=handle_impossible_answer, batch_size=batch_size,
+        )  # fmt: skip
+
+    @overload
+    def translate(self, text: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, text: list[str], **options: Any) -> list[str]: ...
+    def translate(self, text: str | list[str], **options: Any) -> str | list[str]:
+        """What an encoder–decoder makes of a text; a list of texts gives a list. Options are those of `generate`.
+
+        src_lang, tgt_lang   of models that know several languages. Where config.json lists translations, as T5's does,
+                             its words are put before the text. A text too long for the encoder is cut, with a warning
+        """
+        return translate(self, text, **options)
+
+    @overload
+    def summarize(self, text: str, **options: Any) -> str: ...
+    @overload
+    def summarize(self, text: list[str], **options: Any) -> list[str]: ...
+    def summarize(self, text: str | list[str], **options: Any) -> str | list[str]:
+        """A summary by an encoder–decoder, as `translate`: what config.json says of summarization is honoured."""
+        return summarize(self, text, **options)
+
+    @overload
+    def search(
+        self, query: str, texts: Sequence[str], *, top_k: int = 10, vectors: Tensor | None = None, batch_size: int = 32
+    ) -> list[SearchHit]: ...
+    @overload
+    def search(
+        self, query: list[str], texts: Sequence[str], *, top_k: int = 10, vectors: Tensor | None = None,
+        batch_size: int = 32,
+    ) -> list[list[SearchHit]]: ...  # fmt: skip
+    def search(
+        self,
+        query: str | list[str],
+        texts: Sequence[str],
+        *,
+        top_k: int = 10,
+        vectors: Tensor | None = None,
+        batch_size: int = 32,
+    ) -> list[SearchHit] | list[list[SearchHit]]:
+        """The texts nearest in meaning, best first, each with its cosine.
+
+        vectors   pipe.embed(texts), kept from before: then only the query is embedded
+        """
+        return search(self, query, texts, top_k=top_k, vectors=vectors, batch_size=batch_size)
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """The job that its head was made for: classify, tag, answer, fill, generate or embed."""
+        job = JOBS.get(self.model.task)
+        if job is None:
+            raise InputError(
+                f"{self.title} is loaded for {self.model.task}, which is no job with a text alone: call .model(…), "
+                "or load it for another task."
+            )
+        return getattr(self, job)(*inputs, **options)
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and the tokenizer's files: whole, or not at all."""

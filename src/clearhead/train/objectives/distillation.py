@@ -26,7 +26,6 @@ from clearhead.train.data.types import Batch, Example
 from clearhead.train.objectives.base import check_weights, term_sums
 from clearhead.train.objectives.classification import Classification, Problem
 from clearhead.train.objectives.masked import MaskedLM
-from clearhead.train.objectives.sequence import has_segments
 
 
 def soft_targets(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -200,7 +199,7 @@ class ClassificationDistillation(WithTeacher, Classification):
     def _terms(self, model: nn.Module, batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
         out = model(**self.model_inputs(batch))
         teacher = self.teacher.to(out.logits.device)
-        reads = ("input_ids", "attention_mask", *(["token_type_ids"] if has_segments(teacher) else []))
+        reads = ("input_ids", "attention_mask", *(["token_type_ids"] if teacher.reads_segments else []))
         with torch.no_grad():
             scores = teacher(**{name: t for name, t in batch.inputs.items() if name in reads}).logits
         return {"soft": soft_targets(out.logits, scores, self.temperature), "hard": out.loss}, out.logits

@@ -19,7 +19,7 @@ from clearhead.text import Encoding, Tokenizer
 from clearhead.train.data.types import Batch, Example, Record
 from clearhead.train.objectives.base import term_sums
 from clearhead.train.objectives.fields import place, text_of
-from clearhead.train.objectives.sequence import SequenceObjective, has_segments
+from clearhead.train.objectives.sequence import SequenceObjective
 
 if TYPE_CHECKING:
     from clearhead.pipeline import TextPipeline
@@ -199,7 +199,7 @@ class QuestionAnswering(SequenceObjective):
         """
         windows = list(self._windows(record))
         model = pipe.model
-        self.segments = has_segments(model)
+        self.segments = model.reads_segments
         best, answer, refusal = -np.inf, "", np.inf
         for start in range(0, len(windows), 16):
             some = windows[start : start + 16]

@@ -9,7 +9,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from clearhead.models import Model
-from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.text import Encoding
 from clearhead.train.data.types import Batch, Example, Record, check_columns
 from clearhead.train.objectives.padding import padded
@@ -32,7 +31,7 @@ class SequenceObjective(TextObjective):
         return config if config.get("pad_token_id") is not None else {**config, "pad_token_id": self.padding}
 
     def training_module(self, model: Model) -> nn.Module:
-        self.segments = has_segments(model)
+        self.segments = model.reads_segments
         return model
 
     def check(self, record: Record) -> None:
@@ -67,10 +66,3 @@ class SequenceObjective(TextObjective):
     def model_inputs(self, batch: Batch) -> dict[str, Tensor]:
         """The batch's inputs as the model takes them: without segments where it has none."""
         return {name: t for name, t in batch.inputs.items() if self.segments or name != "token_type_ids"}
-
-
-def has_segments(model: Model) -> bool:
-    """Whether token_type_ids mean to the model what a tokenizer makes of them (GPT-2 would look them up as words)."""
-    if model.is_encoder_decoder:
-        return False
-    return isinstance(model, SegmentRecurrentModel) or model.output_stack.token_embedder.segments is not None
