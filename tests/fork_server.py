@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -34,7 +35,11 @@ def run_python(words: list[str], env: dict[str, str] | None = None) -> subproces
         server.stdin.write(json.dumps(job | {"out": str(out), "err": str(err)}) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
-        return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
+        return subprocess.CompletedProcess(words, code, _text(out), _text(err))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _child(job: dict) -> None:
@@ -43,6 +48,9 @@ def _child(job: dict) -> None:
     os.chdir(job["cwd"])
     for number, path in ((0, os.devnull), (1, job["out"]), (2, job["err"])):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), number)
+    encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
+    sys.stdin, sys.stdout = os.fdopen(0, encoding=encoding), os.fdopen(1, "w", encoding=encoding)
+    sys.stderr = os.fdopen(2, "w", 1, encoding=encoding)
     sys.path[0] = ""
     kind, what, *more = job["words"]
     sys.argv = ["-c", *more] if kind == "-c" else [what, *more]
@@ -69,8 +77,9 @@ def _serve() -> None:
             except BaseException:
                 traceback.print_exc()
             finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
+                for stream in (sys.stdout, sys.stderr):
+                    with suppress(OSError, AttributeError):  # closed, or full
+                        stream.flush()
                 os._exit(code)
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)

@@ -1,5 +1,16 @@
-"""`python -m clearhead` is the command line."""
+"""`python -m clearhead` is the command line, and so is the script `clearhead`."""
 
-from clearhead.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    try:
+        from clearhead.cli import main  # takes a moment, in which somebody may think better of it
+
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

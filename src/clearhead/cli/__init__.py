@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -14,13 +15,18 @@ from clearhead.cli import (
     generate,
     models,
     next_token,
+    standard_streams,
     studio,
     study,
     tokenize,
     train,
     walk,
 )
+from clearhead.cli.style import fail
 from clearhead.errors import ClearheadError
+
+# How torch says that memory ran out, on a CPU and on a GPU.
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 
 app = typer.Typer(
     name="clearhead",
@@ -63,15 +69,36 @@ def _root(
 
 
 def main() -> None:
-    """Run a verb; a user's mistake prints one clear message and no stack trace."""
+    """Run a verb; a user's mistake, a full disk or a lack of memory prints one clear message and no stack trace."""
+    standard_streams.prepare()
     try:
-        app()
-    except ClearheadError as error:
-        from clearhead.cli.style import fail
-
-        sys.exit(fail(str(error)))
+        try:
+            app()
+        finally:
+            standard_streams.finish()
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output went away, as `head` does
-        sys.stderr.close()
+        standard_streams.abandon()
         sys.exit(141)
+    except (ClearheadError, OSError, MemoryError, RuntimeError) as error:
+        message = _message(error)
+        if message is None:
+            raise
+        if isinstance(error, OSError):
+            standard_streams.abandon()
+        sys.exit(fail(message))
+
+
+def _message(error: Exception) -> str | None:
+    """What there is to say to a user; None for an error that is ours."""
+    if isinstance(error, ClearheadError):
+        return str(error)
+    if isinstance(error, MemoryError) or any(words in str(error) for words in _OUT_OF_MEMORY):
+        return "There is not enough memory for this. Ask for less at once (fewer beams or texts, shorter ones)."
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        if error.filename is None:
+            return f"Standard output cannot be written: {reason}."
+        return f"{os.fsdecode(error.filename)} cannot be read or written: {reason}."
+    return None

@@ -6,11 +6,13 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
+
+from clearhead.cli.standard_streams import can_write
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +36,8 @@ def note(message: str) -> None:
 
 
 def fail(message: str) -> int:
-    err().print(Text("Error:", style="bold red"), Text(message))
+    with suppress(OSError):  # where standard error is full too, the exit status has to do
+        err().print(Text("Error:", style="bold red"), Text(message))
     return 1
 
 
@@ -49,7 +52,8 @@ def table_of(words: dict[str, str]) -> Table:
 
 
 def print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+    text = json.dumps(data, ensure_ascii=False, indent=2)
+    sys.stdout.write((text if can_write(text) else json.dumps(data, indent=2)) + "\n")
 
 
 @contextmanager
