@@ -1,38 +1,73 @@
-"""clearhead fill: guess a hidden word."""
+"""clearhead fill: guess hidden words."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.style import MODEL_HELP, open_model, out, print_json
+from clearhead.cli.batch_job import BatchJob, Read
+from clearhead.cli.loading import MASKED, LoadOptions
+from clearhead.cli.options import with_group
+from clearhead.cli.predictions import check_out
+from clearhead.cli.style import MODEL_HELP, out
+from clearhead.cli.texts import TEXTS_HELP, FileArguments, read_texts
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import MaskFill
 
 
+@with_group("loading")
+@with_group("files")
 def command(
-    text: Annotated[str, typer.Argument(help="A text with [MASK] where a word is hidden.")],
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = "google-bert/bert-base-uncased",
-    top_k: Annotated[int, typer.Option(help="How many guesses for each gap.")] = 5,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    *,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT …", help=f"With [MASK] where a word is hidden. {TEXTS_HELP}")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = MASKED,
+    top_k: Annotated[int, typer.Option(min=1, help="How many guesses for each gap.")] = 5,
+    files: FileArguments,
+    loading: LoadOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Guess the words behind [MASK], with a masked language model such as BERT.
 
-    Example:
+    Examples:
 
-      clearhead fill "The capital of France is [MASK]."
+      clearhead fill "The [MASK] sat on his throne."
+
+      clearhead fill "The capital of France is [MASK]." -m google-bert/bert-base-uncased
+
+      clearhead fill --file gaps.txt --out filled.csv
     """
-    pipe = open_model(model, device=device, revision=revision)
-    gaps = pipe.fill(text, top_k=top_k)
-    if as_json:
-        print_json({"model": model, "text": text, "gaps": [[asdict(g) for g in gap] for gap in gaps]})
-        return
+    rows = read_texts(texts, files, "fill", example='"The cat [MASK] on the mat."')
+    check_out(files, rows)
+    pipe = loading.load(model, instead=MASKED)
+
+    def predict(read: list[Read], _: list[int]) -> list[Any]:
+        return [pipe.fill(text, top_k=top_k) for (text,) in read]
+
+    job = BatchJob("fill", "Filling", model, pipe, rows, predict, _plain, {"top_k": top_k})
+    job.run(files, as_json, "gaps", _cells, _show)
+
+
+def _plain(gaps: list[list[MaskFill]]) -> list[list[dict[str, Any]]]:
+    return [[asdict(guess) for guess in gap] for gap in gaps]
+
+
+def _cells(gaps: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """The likeliest word of each gap, and all guesses."""
+    return {"token": " ".join(gap[0]["token"] for gap in gaps), "gaps": gaps}
+
+
+def _show(read: Read, gaps: list[list[MaskFill]], many: bool) -> None:
     from clearhead.views.terminal.elements import candidate_table
 
+    if many:
+        out().print(read[0], style="dim", markup=False)
     for n, gap in enumerate(gaps, start=1):
         if len(gaps) > 1:
             out().print(f"gap {n}", style="dim")
-        out().print(candidate_table([(g.token, g.probability) for g in gap]))
+        out().print(candidate_table([(guess.token, guess.probability) for guess in gap]))
         out().print(gap[0].text, style="italic", markup=False)

@@ -1,11 +1,12 @@
-"""Command-line options made of fields: help, group and type, said once in a table, become options of a verb."""
+"""Command-line options that several verbs have, said once: in a table of fields, or in a dataclass of options."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from dataclasses import fields as fields_of
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -30,12 +31,40 @@ def with_fields(fields: Mapping[str, Field], groups: Mapping[str, str]) -> Calla
             options = {name: _read(field, values.pop(name)) for name, field in fields.items()}
             return command(**values, options=options)
 
-        parameters = [*before, *made, *after]
-        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
+        return _with_parameters(run, signature, [*before, *made, *after])
 
     return decorate
+
+
+def with_group(name: str) -> Callable[[Callable[..., Any]], Any]:
+    """For a command with a parameter `name` whose type is a dataclass of options: its fields stand in its place."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(command, eval_str=True)
+        group = signature.parameters[name].annotation
+        hints = get_type_hints(group, include_extras=True)
+        before, after = _around(list(signature.parameters.values()), name)
+        made = [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
+            for f in fields_of(group)
+        ]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> Any:
+            own = {parameter.name: values.pop(parameter.name) for parameter in made}
+            return command(**values, **{name: group(**own)})
+
+        return _with_parameters(run, signature, [*before, *made, *after])
+
+    return decorate
+
+
+def _with_parameters(
+    run: Callable[..., Any], signature: inspect.Signature, parameters: list[inspect.Parameter]
+) -> Callable[..., Any]:
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def _around(parameters: list[inspect.Parameter], name: str) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
-from clearhead.cli.style import MODEL_HELP, err, note, open_model
+from clearhead.cli.loading import MASKED
+from clearhead.cli.progress import progress
+from clearhead.cli.style import MODEL_HELP, open_model
 
 if TYPE_CHECKING:
     from clearhead.studies.study import Watch
     from clearhead.train.engine.log import Event, Watcher
 
 app = typer.Typer(help="Small experiments from well-known articles, each one command.", no_args_is_help=True)
-LINE_INTERVAL = 10.0  # seconds between two lines, where there is no terminal
 
 Model = Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, …")]
@@ -28,7 +26,7 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, …")]
 def sentiment_command(
     train: Annotated[str, typer.Option(help="Labelled sentences, a table: sentence, label.")],
     test: Annotated[str | None, typer.Option(help="More of them, to be measured on and never fitted to.")] = None,
-    model: Model = "distilbert/distilbert-base-uncased",
+    model: Model = MASKED,
     sentences: Annotated[int, typer.Option(min=4, help="Use the first so many for the regression.")] = 2000,
     folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
     text: Annotated[str | None, typer.Option(help="The sentence's column: a name, or a number from 0.")] = None,
@@ -60,13 +58,13 @@ def sentiment_command(
       clearhead study sentiment --train train.tsv --test test.tsv --fine-tune --out runs/sst2
     """
     check_target(save, overwrite, browse)
-    pipe = open_model(model, task="features", device=device)
+    pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import sentiment
     from clearhead.studies.frozen import default_cache
 
     named = text is not None or label is not None
     columns = {"text": _column(text or "0"), "label": _column(label or "1")} if named else None
-    with _watched() as watch:
+    with progress() as watch:
         finding = sentiment(
             pipe, train, test, sentences=sentences, folds=folds, columns=columns, cache=cache or default_cache(),
             fine_tune=out_folder if fine_tune else None, valid=valid, settings=settings or (), watch=watch,
@@ -79,7 +77,7 @@ def sentiment_command(
 def features_command(
     train: Annotated[str, typer.Option(help="Tagged sentences (CoNLL: a word and its tag in a line).")],
     test: Annotated[str, typer.Option(help="More of them, to be measured on.")],
-    model: Model = "google-bert/bert-base-cased",
+    model: Model = MASKED,
     limit: Annotated[int | None, typer.Option(min=1, help="Learn from so many sentences and no more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep the vectors here (large); default: nowhere.")] = None,
     device: Device = None,
@@ -99,17 +97,17 @@ def features_command(
       clearhead study features --train train.conll --test test.conll
     """
     check_target(save, overwrite, browse)
-    pipe = open_model(model, task="features", device=device)
+    pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import features
 
-    with _watched() as watch:
+    with progress() as watch:
         finding = features(pipe, train, test, limit=limit, cache=cache, watch=watch)
     show_finding(finding, as_json, as_csv, save, browse)
 
 
 @app.command("similarity")
 def similarity_command(
-    model: Model = "bert-mini",
+    model: Model = MASKED,
     data: Annotated[
         str | None, typer.Option(help="Pairs, a table: sentence, sentence, score; default: a small set of our own.")
     ] = None,
@@ -131,35 +129,15 @@ def similarity_command(
       clearhead study similarity --model sentence-transformers/all-MiniLM-L6-v2
     """
     check_target(save, overwrite, browse)
-    pipe = open_model(model, task="features", device=device)
+    pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import similarity
 
-    with _watched() as watch:
+    with progress() as watch:
         finding = similarity(pipe, data, watch=watch)
     show_finding(finding, as_json, as_csv, save, browse)
 
 
 # ---- while it goes
-
-
-@contextmanager
-def _watched() -> Iterator[Watch]:
-    """A bar for each part of the work, on a terminal; elsewhere a line now and then."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console, last_line = err(), time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("", total=None)
-
-        def watch(doing: str, done: int, total: int) -> None:
-            nonlocal last_line
-            progress.update(bar, description=doing, completed=done, total=total)
-            if not console.is_terminal and time.monotonic() - last_line > LINE_INTERVAL:
-                note(f"{doing}: {done:,} of {total:,}")
-                last_line = time.monotonic()
-
-        yield watch
 
 
 def _steps(watch: Watch) -> Watcher:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clearhead.cli.standard_streams import can_write
+from clearhead.errors import CheckpointError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,6 +73,15 @@ class _NoteHandler(logging.Handler):
         note(f"Note: {record.getMessage()}")
 
 
+def _shipped(name: str, instead: str) -> str:
+    """A sentence for who has no network, where the model that was asked for is not here."""
+    from clearhead import zoo
+    from clearhead.hub import user_path
+
+    here = user_path(name).exists() or name in zoo.cards() or instead not in zoo.cards()
+    return "" if here or name == instead else f" Shipped with Clearhead, and here already: --model {instead}"
+
+
 def open_model(
     name: str,
     task: str | None = None,
@@ -79,8 +89,12 @@ def open_model(
     device: str | None = None,
     revision: str | None = None,
     quantize: str | None = None,
+    instead: str = DEFAULT,
 ) -> TextPipeline:
-    """Load a model with a spinner; say so where its weights are random."""
+    """Load a model with a spinner; say so where its weights are random.
+
+    instead   the shipped model that would do, to be named where this one is not here; "" where none would
+    """
     logger = logging.getLogger("clearhead")
     if not logger.handlers:
         logger.addHandler(_NoteHandler())
@@ -89,7 +103,10 @@ def open_model(
         from clearhead import zoo
         from clearhead.pipeline import load
 
-        pipe: TextPipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
+        try:
+            pipe: TextPipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
+        except CheckpointError as error:
+            raise CheckpointError(f"{error}{_shipped(name, instead)}") from None
     if name in zoo.cards() and name.startswith("random-"):
         note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
     return pipe

@@ -60,8 +60,8 @@ def characters(path: Path, encoding: str, advance: Advance, keep_line_ends: bool
             line += error.object[: error.start].decode(encoding, "ignore").count("\n")
             raise InputError(
                 f"{path}:{line} is not {encoding}: byte {place - waiting + error.start} of the file is "
-                f"{error.object[error.start]:#04x}. Convert the file, for instance with iconv, or say in the recipe "
-                "what it is (encoding: latin-1)."
+                f"{error.object[error.start]:#04x}. Convert the file, for instance with iconv, or say what it is: "
+                "encoding: latin-1 in a recipe, --encoding latin-1 on the command line."
             ) from error
         place += len(data)
         if not keep_line_ends:

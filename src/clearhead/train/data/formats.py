@@ -227,7 +227,8 @@ def _table_rows(path: Path, options: FileOptions, advance: Advance, separator: s
         elif len(row) != len(names):
             raise InputError(
                 f"{path}:{number} has {len(row)} columns; {len(names)} are expected ({', '.join(names)}). Has the file "
-                "no header? Then say the positions: columns: {text: 0, label: 1}. Is the separator another? Say that."
+                "no header? Then say the positions: columns: {text: 0, label: 1}, or --column 0 in a command. Is the "
+                "separator another? Say that."
             )
         else:
             yield number, dict(zip(names, row, strict=True))

@@ -1,0 +1,45 @@
+"""How a verb's model is loaded: the options that say so, and the model that each verb takes where none is named.
+
+All of those ship, so that every verb works offline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.style import open_model
+from clearhead.errors import InputError
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import TextPipeline
+
+CLASSIFIER = "sentiment"
+MASKED = "bert-mini"
+ENCODER = "bert-mini"  # of embed and search
+TRANSLATOR = "translate-en-de"
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What may be said about loading a model, beside its name."""
+
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None
+
+    def load(self, name: str, instead: str = "", task: str | None = None) -> TextPipeline:
+        """instead: the shipped model that would do, for who has no network."""
+        return open_model(name, task, self.dtype, self.device, self.revision, instead=instead)
+
+
+def named(model: str | None, what: str, recipe: str, data: str, example: str) -> str:
+    """The model's name, of a verb for which none ships."""
+    if model is None:
+        raise InputError(
+            f"No {what} ships with Clearhead. Train one (clearhead train {recipe} {data}) and name it with "
+            f"--model runs/{recipe}/model, or name one from the hub: --model {example}"
+        )
+    return model

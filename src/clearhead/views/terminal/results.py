@@ -1,0 +1,129 @@
+"""What a model answers to texts: labels with bars, entities in their text, an answer in its sentence, ranked texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from clearhead.views.terminal.elements import BAR_WIDTH, COLOURS, HEADS, bar, candidate_table, fit, one_line
+
+_LABELS = 10  # before the rest is summed up
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+_HIGHLIGHT = "bold #1c1b19 on #f0b871"
+
+
+# ---- labels
+
+
+def draw_labels(labels: Sequence[Any], numbers: bool = False) -> RenderableType:
+    """Labels with their probabilities, best first. numbers: scores that are none, as a regression gives."""
+    if numbers:
+        return Text("\n".join(f"{one.label}  {one.score:.4f}" for one in labels))
+    table = candidate_table([(one.label, one.score) for one in labels[:_LABELS]], tokens=False)
+    rest = len(labels) - _LABELS
+    return Group(table, Text(f"and {rest} more, see --json", style="dim")) if rest > 0 else table
+
+
+def label_line(text: str, best: Any, label_width: int, width: int, numbers: bool = False) -> Text:
+    """One text of many: its label, how sure the model is of it, and the text as far as it fits."""
+    score = f"{best.score:9.4f}" if numbers else f"{best.score:7.2%}"
+    line = Text.assemble((fit(best.label, label_width), "bold"), (f" {score}  ", "dim"), one_line(text))
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+# ---- entities
+
+
+def draw_entities(text: str, entities: Sequence[Any]) -> RenderableType:
+    """The text with its entities underlined, each with its label behind it; under it a line for each label."""
+    hues = {label: HEADS[n % len(HEADS)] for n, label in enumerate(sorted({one.label for one in entities}))}
+    shown, at = Text(), 0
+    for one in sorted(entities, key=lambda one: one.start):
+        shown.append(text[at : one.start])
+        shown.append(text[one.start : one.end], style=f"underline {hues[one.label]}")
+        shown.append(f"\u00a0{one.label}", style=f"dim {hues[one.label]}")
+        at = one.end
+    shown.append(text[at:])
+    if not entities:
+        return Group(shown, Text("no entities", style="dim"))
+    legend = Table.grid(padding=(0, 2, 0, 0))
+    for label, hue in hues.items():
+        found = [f"{one.text} {one.score:.1%}" for one in entities if one.label == label]
+        legend.add_row(Text(label, style=f"bold {hue}"), Text("  ".join(map(one_line, found)), style="dim"))
+    return Group(shown, Text(), legend)
+
+
+def draw_words(words: Sequence[Any]) -> RenderableType:
+    """Every word with its tag, a line each."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    labels = sorted({word.label for word in words} - {"O"})
+    for word in words:
+        style = "dim" if word.label == "O" else HEADS[labels.index(word.label) % len(HEADS)]
+        table.add_row(Text(one_line(word.text)), Text(word.label, style=style), Text(f"{word.score:7.2%}", style="dim"))
+    return table
+
+
+# ---- answers
+
+
+def draw_answer(answer: Any, passage: str, source: str = "") -> RenderableType:
+    """How sure, the answer, and the sentence it stands in."""
+    if not answer.text:
+        return Text.assemble((f"{answer.score:7.2%}  ", "dim"), ("no answer in the passage", "italic"))
+    start, end = sentence_around(passage, answer.start, answer.end)
+    shown = Text.assemble(
+        one_line(passage[start : answer.start].lstrip()),
+        (one_line(passage[answer.start : answer.end]), _HIGHLIGHT),
+        one_line(passage[answer.end : end].rstrip()),
+    )
+    first = Text.assemble((f"{answer.score:7.2%}  ", "dim"), (one_line(answer.text), "bold"))
+    if source:
+        first.append(f"  {source}", style="dim")
+    return Group(first, Text("         ") + shown)
+
+
+def sentence_around(text: str, start: int, end: int, most: int = 200) -> tuple[int, int]:
+    """The sentence, or the line, that holds characters start to end; no more than so many characters either side."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    first = max((at for at in ends if at <= start), default=0)
+    last = min((at for at in ends if at >= end), default=len(text))
+    return max(first, start - most), min(last, end + most)
+
+
+# ---- ranked texts
+
+
+def draw_hits(hits: Sequence[tuple[float, str, str]], width: int) -> Iterator[RenderableType]:
+    """(score, where it stands, text), best first: each with its place above it."""
+    best = max((score for score, _, _ in hits), default=0.0)
+    for n, (score, where, text) in enumerate(hits, 1):
+        ink = bar(max(score, 0.0) / best if best > 0 else 0.0, 10)
+        yield Text.assemble(
+            (f"{n:>2} ", "dim"), f"{score:6.3f} ", (f"{ink:<10}", COLOURS["value"]), (f"  {where}", "dim")
+        )
+        line = Text(one_line(text))
+        line.truncate(3 * max(20, width - 3), overflow="ellipsis")
+        line.pad_left(0)
+        grid = Table.grid()
+        grid.add_column(width=3)
+        grid.add_column()
+        grid.add_row("", line)
+        yield grid
+
+
+def draw_pairs(pairs: Sequence[tuple[float, str, str]], width: int) -> RenderableType:
+    """Texts that are alike, two by two, the most alike first."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    room = max(10, (width - BAR_WIDTH // 2 - 12) // 2)
+    best = max((score for score, _, _ in pairs), default=0.0)
+    for score, first, second in pairs:
+        ink = Text(bar(max(score, 0.0) / best if best > 0 else 0.0, BAR_WIDTH // 2), style=COLOURS["value"])
+        cells = [Text(fit(one_line(text), room).rstrip()) for text in (first, second)]
+        table.add_row(f"{score:5.2f}", ink, *cells)
+    return table
