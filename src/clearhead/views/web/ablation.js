@@ -31,7 +31,7 @@ const view = {
       columns: heads.map(String),
       upward: true,
       space: beside ? c.width - 360 : c.width,
-      width: [20, 56],
+      width: [20, 96],
       height: [20, 36],
       columnTitle: c.words("head"),
       label: c.words("ablation_title"),

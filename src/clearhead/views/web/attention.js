@@ -209,7 +209,7 @@ function headWords(c, layer, head) {
 // ---- lines between tokens
 
 function lines(c, box) {
-  const beside = c.width >= 1080;
+  const beside = c.width >= 940;
   const space = beside ? Math.floor(c.width * 0.64) : c.width;
   const heads = c.state.heads.filter((h) => c.finding.heads.includes(h));
   if (!heads.length) heads.push(c.finding.heads[0]);
@@ -250,7 +250,7 @@ const key = (c, heads) =>
 function joined(c, box, space, heads) {
   const { tokens, keys } = c.finding;
   const [Q, K] = [tokens.length, keys.length];
-  const pitch = Math.max(16, Math.min(28, 720 / Math.max(Q, K)));
+  const pitch = Math.max(16, Math.min(space < c.width ? 34 : 28, 720 / Math.max(Q, K)));
   const letter = 7.9,
     cross = c.finding.side === "cross";
   const widest = (list) =>
@@ -497,15 +497,16 @@ function matrix(c, box) {
     rows = weightsOf(c);
   const ramp = scale.steps(101, (t) => scale.ink(c, hue, t));
   const beside = c.width >= 900;
+  const cell = Math.max(34, Math.min(56, 640 / tokens.length)); // pixels, at most
   const cells = heatmap(c, {
     rows: tokens.map((t) => visible(textOf(t))),
     asides: isWritten(tokens[0]) ? tokens.map((t) => visible(t.read)) : null,
     asideTitle: c.words("row_read"),
     columns: keys.map((t) => visible(textOf(t))),
-    space: beside ? c.width - 330 : c.width,
+    space: beside ? c.width - 370 : c.width,
     square: true,
-    width: [3, 34],
-    height: [3, 34],
+    width: [3, cell],
+    height: [3, cell],
     rowTitle: c.words(isWritten(tokens[0]) ? "decoder_writes" : "query"),
     columnTitle: c.words(isWritten(tokens[0]) ? "encoder_reads" : "key"),
     label: c.words("attention_view_matrix"),
@@ -612,7 +613,7 @@ function all(c, box) {
     crown = sorted ? 0 : 22,
     gap = space > 500 ? 6 : 3,
     foot = sorted ? 16 : 0;
-  const size = Math.max(18, Math.min(96, Math.floor((space - edge) / across) - gap));
+  const size = Math.max(18, Math.min(sorted ? 96 : 180, Math.floor((space - edge) / across) - gap));
   const down = sorted ? Math.ceil(tiles.length / across) : layers.length;
   const place = (tile, n) => (sorted ? [n % across, Math.floor(n / across)] : [tile.place, layers.length - 1 - tile.l]);
   const [W, H] = [edge + across * (size + gap), crown + down * (size + gap + foot)];

@@ -9,14 +9,17 @@ import { chips, isWritten, joins, plain, rowColumns, rowNames, signed, stepWords
 const STEPS = [1, 2, 3, 4, 5, 6];
 const ROW = 24; // pixels
 const GAP = 18;
-const WIDEST = 14; // a cell
+const WIDEST = 18; // a cell
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
 const view = {
   /** step: 1 to 6, token: the one that asks, head: through which */
   start: (finding) => ({ step: 1, ...telling(finding) }),
-  title: (c) => c.words(`steps_title_${c.state.step}`, { token: nameOf(c) }),
+  title: (c) =>
+    c.words(c.finding.side === "cross" && c.state.step === 1 ? "steps_title_cross" : `steps_title_${c.state.step}`, {
+      token: nameOf(c),
+    }),
   reading: (c) =>
     c.words(`steps_reading_${c.state.step}`, {
       token: nameOf(c),
@@ -351,7 +354,7 @@ function scaling(c, box) {
   const { sums, scores, hidden } = chosen(c),
     { keys, added, scale: by } = c.finding;
   const most = largest([sums]),
-    side = Math.max(24, Math.min(320, (c.width - 330) / 2));
+    side = Math.max(24, Math.min(460, (c.width - 330) / 2));
   const extra = added?.[c.state.head][c.state.token];
   const all = grid(["4.4rem", ...(extra ? ["4.4rem"] : []), "4.4rem", `${side * 2}px`], "auto", keys.length);
   const heads = [c.words("steps_sum"), ...(extra ? [c.words("steps_added")] : []), c.words("score")];
@@ -411,7 +414,7 @@ function softmax(c, box) {
   const whole = all_.reduce((a, b) => a + b, 0),
     raw = all_.map((value) => value / whole); // had nobody scaled
   const narrow = c.width < 560,
-    space = Math.max(40, Math.min(640, c.width - (narrow ? 230 : 350)));
+    space = Math.max(40, Math.min(800, c.width - (narrow ? 230 : 350)));
   const all = grid(["4.4rem", ...(narrow ? [] : ["max-content"]), "4.2rem", `${space}px`], "auto", keys.length + 1);
   [c.words("score"), ...(narrow ? [] : [c.words("steps_exp")]), c.words("weight")].forEach((text, n) =>
     all.put(named(text, n === (narrow ? 1 : 2) ? "q" : "", true), 1, n + 2),

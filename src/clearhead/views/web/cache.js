@@ -84,7 +84,7 @@ function grid(c, cached, space) {
       rows: steps.map((step) => visible(step.token)),
       columns: read.map(visible),
       space,
-      width: [5, 34],
+      width: [5, 64],
       height: [12, 22],
       rowTitle: c.words("cache_writes"),
       label: c.words(cached ? "cache_with" : "cache_without"),
@@ -135,10 +135,11 @@ function work(c) {
     el("span", {}),
   );
   const kept = steps.at(-1).cached_values;
+  const saved = 1 - sum("macs") / sum("macs_without_cache");
   const total = c.words("cache_total", {
-    without: amount(sum("without")),
-    work: amount(sum("work")),
-    saved: scale.percent(1 - sum("work") / sum("without")),
+    without: amount(sum("macs_without_cache")),
+    work: amount(sum("macs")),
+    saved: scale.percent(saved),
     kept: scale.whole(kept),
     size: size(kept * c.finding.bytes),
   });
@@ -147,7 +148,7 @@ function work(c) {
     { class: "ch-part" },
     el("p", { class: "ch-name" }, c.words("cache_work")),
     el("div", { class: "ch-ranked ch-chances" }, head, rows),
-    el("p", { class: "ch-say", "data-saved": 1 - sum("work") / sum("without") }, total),
+    el("p", { class: "ch-say", "data-saved": saved }, total),
   );
 }
 

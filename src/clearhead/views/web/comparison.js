@@ -23,7 +23,7 @@ const view = {
         rows: layers.map((layer) => layerName(c, layer)),
         columns: candidates.map((one) => visible(one.text)),
         upward: true,
-        width: [56, 200],
+        width: [56, 480],
         height: [20, 28],
         label: c.words("comparison_reading"),
         name: "candidates",

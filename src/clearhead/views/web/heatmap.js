@@ -101,7 +101,7 @@ export function heatmap(c, options) {
     : [
         options.rowTitle &&
           svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, options.rowTitle),
-        asideRoom &&
+        options.asides &&
           options.asideTitle &&
           svg("text", { class: "ch-dim", x: asideRoom - 7, y: 11, "text-anchor": "end" }, options.asideTitle),
         options.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, options.columnTitle),

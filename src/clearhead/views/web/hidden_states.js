@@ -46,7 +46,7 @@ const view = {
 function band(c, first, count, across) {
   const { layers, positions, chosen, ranks, probabilities, top, tokens, predicts } = c.finding;
   const own = Array.from({ length: count }, (_, n) => first + n);
-  const wide = Math.min(190, (c.width - 84) / Math.min(across, Math.max(count, first ? across : 0)));
+  const wide = Math.min(480, (c.width - 84) / Math.min(across, Math.max(count, first ? across : 0)));
   const cells = heatmap(c, {
     rows: layers.map((layer) => layerName(c, layer)),
     columns: own.map((k) => visible(chosen[k].text)),

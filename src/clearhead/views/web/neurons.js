@@ -60,7 +60,7 @@ const view = {
         heatmap(c, {
           rows,
           columns: tokens.map((token) => visible(textOf(token))),
-          width: [5, 46],
+          width: [5, 120],
           height: [5, 20],
           rowTitle: c.words("neuron_axis"),
           label: c.words("neurons_title"),

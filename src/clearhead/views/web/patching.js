@@ -67,7 +67,7 @@ const view = {
           rows: layers.map((n) => c.words("layer_n", { n })),
           columns,
           upward: true,
-          width: [8, 72],
+          width: [8, 120],
           height: [20, 30],
           columnTitle: c.words(by === "head" ? "head" : "position"),
           label: view.title(c),

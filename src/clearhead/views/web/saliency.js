@@ -155,7 +155,7 @@ function matrix(c, box) {
     heatmap(c, {
       rows: outputs.map((output) => visible(output.text)),
       columns: tokens.map((token) => visible(textOf(token))),
-      width: [6, 44],
+      width: [6, 84],
       height: [14, 28],
       rowTitle: c.words("output"),
       label: c.words("view_matrix"),

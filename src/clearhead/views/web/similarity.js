@@ -29,7 +29,7 @@ const view = {
   },
   body(c, box) {
     const { a, b, layers_a, layers_b, values } = c.finding;
-    const edge = Math.max(22, Math.min(44, (c.width - 120) / layers_b.length));
+    const edge = Math.max(22, Math.min(54, (c.width - 120) / layers_b.length));
     const name = (layer) => (layer === 0 ? c.words("embedding") : c.words("layer_n", { n: layer }));
     box.append(
       heatmap(c, {
@@ -38,7 +38,7 @@ const view = {
         upward: true,
         square: true,
         width: [22, edge],
-        height: [22, 44],
+        height: [22, 54],
         rowTitle: a === b ? "" : short(a, 9),
         columnTitle: a === b ? c.words("layer") : `${b}, ${c.words("layer")}`,
         label: view.title(c),

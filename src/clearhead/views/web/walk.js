@@ -108,7 +108,8 @@ function columnsOf(c, columns, others) {
   const { position } = c.finding,
     tokens = others ?? c.finding.tokens;
   const shares = columns.find((column) => column.is_probability);
-  const space = Math.max(60, Math.min(320, c.width - 120 - columns.length * 90));
+  const own = c.width >= 936 ? (c.width - 40) / 2 : c.width; // steps stand in two columns where there is room
+  const space = Math.max(60, Math.min(320, own - 120 - columns.length * 90));
   const head = el(
     "tr",
     {},

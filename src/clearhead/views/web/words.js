@@ -262,6 +262,10 @@ export const WORDS = {
   steps_name_4: ["4 softmax", "4 softmax"],
   steps_name_5: ["5 weighted sum", "5 加权求和"],
   steps_name_6: ["6 all heads", "6 所有的头"],
+  steps_title_cross: [
+    "What does the decoder ask for, and what does the source offer?",
+    "解码器在问什么？原文能给什么？",
+  ],
   steps_title_1: ["What are the query, key and value of “{token}”?", "“{token}”的查询、键、值是什么？"],
   steps_title_2: ["How well does the query of “{token}” match each key?", "“{token}”的查询与每个键有多匹配？"],
   steps_title_3: ["What does scaling change?", "缩放改变了什么？"],

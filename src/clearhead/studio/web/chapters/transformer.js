@@ -275,7 +275,7 @@ print(pipe.generate(text, num_beams=${reader.beams}))
 
 looks = attention(pipe, text, side="cross", words=True)
 weights = looks.weights.mean(axis=(0, 1))  # over layers and heads
-for word, row in zip(looks.tokens, weights):  # the word that is written; word.read is the one just read
+for word, row in zip(looks.tokens, weights):  # word.text is written
     print(f"{word.text:>16}  {looks.keys[row.argmax()].text}")
 
 tree = beams(pipe, text, num_beams=${reader.beams}, max_new_tokens=32)
