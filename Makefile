@@ -23,7 +23,7 @@ run: $(STUDIO)  ## a transformer at work in the terminal, then the studio in the
 	@$(BIN)/clearhead studio
 
 test: $(DEV) lint  ## lint, type-check and run the test suite
-	@$(BIN)/python -m pytest -n 2 -m "not slow" --durations 20
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 -m "not slow" --durations 20
 
 test-slow: $(DEV)  ## the checks that take minutes
 	@$(BIN)/python -m pytest -n 2 -m slow

@@ -1,5 +1,11 @@
-"""Every test starts from the same seed, on one thread, and without a network; the tests of a file go to one worker."""
+"""Every test starts from the same seed, on one thread, and without a network; the tests of a file go to one worker.
 
+There are many thousand tests, so a millisecond around each is seconds of the whole: what is here is made to cost little.
+"""
+
+import contextlib
+import gc
+import logging
 import os
 import re
 
@@ -10,11 +16,52 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+os.fsync = lambda handle: None  # no test cuts the power
+gc.disable()  # until everything is imported and collected, which is all kept anyway
+
+
+def pytest_collection_finish(session):
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def _seed():
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed writes down the call stack for every kind of accelerator
+
+
+class LogRecords(logging.Handler):
+    """What was logged during a test."""
+
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+    @property
+    def text(self):
+        return "\n".join(map(self.format, self.records))
+
+    @contextlib.contextmanager
+    def at_level(self, level, logger=None):
+        changed = logging.getLogger(logger)
+        before = changed.level
+        changed.setLevel(level)
+        try:
+            yield
+        finally:
+            changed.setLevel(before)
+
+
+@pytest.fixture
+def caplog():
+    """In place of pytest's own, which visits each of a thousand loggers six times a test (so it is off)."""
+    records = LogRecords()
+    logging.getLogger().addHandler(records)
+    yield records
+    logging.getLogger().removeHandler(records)
 
 
 @pytest.hookimpl(optionalhook=True)
