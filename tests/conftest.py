@@ -1,6 +1,6 @@
 """Every test starts from the same seed, on one thread, and without a network; the tests of a file go to one worker.
 
-There are many thousand tests, so a millisecond around each is seconds of the whole: what is here is made to cost little.
+There are many thousand tests, and a millisecond around each is seconds of the whole: what is here costs little.
 """
 
 import contextlib

@@ -8,7 +8,6 @@ from typing import Any
 from clearhead.errors import ClearheadError
 from clearhead.explain.scores import answer_scores
 from clearhead.messages import Message, say
-from clearhead.models.heads import ChoiceHead, TokenHead
 from clearhead.pipeline import Pipeline
 
 Reason = Message | str | None
@@ -29,7 +28,7 @@ def has_tokenizer(pipe: Pipeline) -> Reason:
 
 def reads_one_input(pipe: Pipeline) -> Reason:
     """One input at a time, through a codec of any kind: a tokenizer, an image processor …"""
-    if isinstance(pipe.model.head, ChoiceHead):
+    if pipe.model.reads_choices:
         return say("explain.reads_several_texts", task=pipe.model.task)
     return has_tokenizer(pipe) if pipe.codec is None else None
 
@@ -69,7 +68,7 @@ def has_probabilities(pipe: Pipeline) -> Reason:
 
 def has_outputs_to_attribute(pipe: Pipeline) -> Reason:
     model = pipe.model
-    labels = isinstance(model.head, TokenHead) and not model.is_encoder_decoder
+    labels = model.head.labels_tokens and not model.is_encoder_decoder
     return None if labels or model.task == "sequence-classification" else says_words(pipe)
 
 

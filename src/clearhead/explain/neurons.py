@@ -26,7 +26,6 @@ from clearhead.explain.question import Question
 from clearhead.explain.settings import LAYER, LAYERS, NEW_TOKENS, SEED, STACK, TARGET, Setting, count
 from clearhead.explain.word_choice import lines_of
 from clearhead.messages import say
-from clearhead.nn.embedding import TokenEmbedder
 from clearhead.nn.stack import Stack
 from clearhead.nn.tracing import trace
 from clearhead.pipeline import Pipeline, Reading
@@ -287,7 +286,7 @@ def _through(pipe: Pipeline, inputs: dict[str, Tensor], side: StackSide | None) 
         if side == "decoder":
             model.decoder(inputs["decoder_input_ids"], memory=memory)
         return
-    run = model.stack if isinstance(model.stack.embed, TokenEmbedder) else model  # without scoring any words
+    run = model.stack if model.stack.embed.reads_tokens else model  # without scoring any words
     run(**inputs)
 
 

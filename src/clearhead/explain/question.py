@@ -12,7 +12,6 @@ from clearhead.explain.settings import ModelSetting, Setting
 from clearhead.messages import Message, say
 from clearhead.pipeline import Pipeline
 from clearhead.schema import shown
-from clearhead.text import Tokenizer
 
 Answer = Callable[..., Finding]  # (pipe, text, second text or None, **values)
 Check = Callable[[Pipeline], Message | str | None]
@@ -88,7 +87,7 @@ class Question:
 
     def _checked_texts(self, pipe: Pipeline, text: Any, second: Any) -> Any:
         """The second text, None where it is empty. Of what is no text, the codec knows what it can be."""
-        if isinstance(pipe.codec, Tokenizer | None):
+        if pipe.reads_text:
             for which, value in (("the_text", text), ("the_second_text", second)):
                 if value is not None and not isinstance(value, str):
                     got = type(value).__name__

@@ -30,9 +30,7 @@ from clearhead.explain.question import Question
 from clearhead.explain.settings import NEW_TOKENS, IndicesSetting, Setting, chosen_word
 from clearhead.explain.word_choice import token_or_label, vocabulary_size
 from clearhead.messages import say
-from clearhead.models.heads import TokenHead
 from clearhead.models.model import Model
-from clearhead.nn.embedding import TokenEmbedder
 from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts, token_id
 from clearhead.units import Unit
@@ -171,7 +169,7 @@ def _explained(
     if writes:
         chosen = _written(outputs, written.begin, len(reading.outputs))
         rows, positions = [n - 1 for n in chosen], [source + n for n in chosen]
-    elif words or isinstance(model.head, TokenHead):
+    elif words or model.head.labels_tokens:
         rows = _places_to_fill(pipe, reading.outputs, outputs)
         positions = list(rows)
     elif model.task == "sequence-classification":
@@ -263,10 +261,10 @@ def _baselines(pipe: Pipeline) -> list[Tensor]:
     """For each stack the vector of a token that says nothing; zero where there is none, or no token is read."""
     baselines = []
     for name, stack in pipe.model.stacks.items():
-        embed = stack.embed
-        if not isinstance(embed, TokenEmbedder):
+        if not stack.embed.reads_tokens:
             baselines.append(torch.zeros((), device=pipe.model.device))
             continue
+        embed = stack.token_embedder
         tokenizer = pipe.tokenizer.target if name == "decoder" else pipe.tokenizer
         neutral = (tokenizer.mask_token_id, tokenizer.unk_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id)
         known = [n for n in neutral if n is not None and n < embed.tokens.num_embeddings]

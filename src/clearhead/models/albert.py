@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import nn
-
 from clearhead.errors import ConfigError
 from clearhead.models import bert
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
 from clearhead.models.family import Family
-from clearhead.models.heads import LanguageHead, NextSentenceHead, PretrainingHead, Summary, WordTransform
+from clearhead.models.heads import Head, LanguageHead, NextSentenceHead, PretrainingHead, Summary, WordTransform
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Block, Stack
 from clearhead.nn.linear import Linear
@@ -82,7 +80,7 @@ def build(config: AlbertConfig, task: str) -> TokenModel:
     return TokenModel(config, Stack(embed, shared_blocks(config), causal=False), head(config, task))
 
 
-def head(config: AlbertConfig, task: str) -> nn.Module:
+def head(config: AlbertConfig, task: str) -> Head:
     narrow, width = config.embedding_size, config.hidden_size
 
     def words() -> LanguageHead:

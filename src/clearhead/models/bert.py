@@ -13,6 +13,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
+    Head,
     LanguageHead,
     NextSentenceHead,
     PretrainingHead,
@@ -137,7 +138,7 @@ def build(config: BertConfig, task: str) -> TokenModel:
     return TokenModel(config, Stack(embed(config), blocks, causal=config.is_decoder), head(config, task))
 
 
-def head(config: BertConfig, task: str) -> nn.Module:
+def head(config: BertConfig, task: str) -> Head:
     width = config.hidden_size
     dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
 
@@ -156,7 +157,7 @@ def head(config: BertConfig, task: str) -> nn.Module:
         "multiple-choice": lambda: ChoiceHead(Summary(config), width, dropout),
         "features": lambda: FeaturesHead(Summary(config)),
     }
-    made: nn.Module = heads[task]()
+    made: Head = heads[task]()
     return made
 
 

@@ -17,7 +17,7 @@ from clearhead.errors import ConfigError, InputError
 from clearhead.models import bert
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, renamed
 from clearhead.models.family import Family
-from clearhead.models.heads import ChoiceHead, HeadInputs, SequenceHead, SpanHead, Summary, span_loss
+from clearhead.models.heads import ChoiceHead, Head, HeadInputs, SequenceHead, SpanHead, Summary, span_loss
 from clearhead.models.output import Output
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Activation, Attention, Block, LayerNorm, LearnedPositions, Stack, TokenEmbedder
@@ -95,7 +95,7 @@ def build(config: BigBirdConfig, task: str) -> TokenModel:
     return kind(config, stack, head(config, task))
 
 
-def head(config: BigBirdConfig, task: str) -> nn.Module:
+def head(config: BigBirdConfig, task: str) -> Head:
     if task == "sequence-classification":
         dropout = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         return SequenceHead(config, Summary(config, activation=config.hidden_act, dropout=dropout), dropout)

@@ -16,6 +16,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
+    Head,
     HeadInputs,
     LanguageHead,
     SequenceHead,
@@ -160,7 +161,7 @@ def assemble(
     return TokenModel(config, stack, head(config, task))
 
 
-def head(config: DisentangledConfig, task: str) -> nn.Module:
+def head(config: DisentangledConfig, task: str) -> Head:
     width, narrow = config.hidden_size, config.embedding_size or config.hidden_size
     dropout = config.hidden_dropout_prob if config.cls_dropout is None else config.cls_dropout
 

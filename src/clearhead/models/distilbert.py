@@ -13,6 +13,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
+    Head,
     LanguageHead,
     SequenceHead,
     SpanHead,
@@ -94,7 +95,7 @@ def build(config: DistilBertConfig, task: str) -> TokenModel:
     return TokenModel(config, stack, head(config, task))
 
 
-def head(config: DistilBertConfig, task: str) -> nn.Module:
+def head(config: DistilBertConfig, task: str) -> Head:
     width = config.hidden_size
     if task == "masked-lm":
         transform = WordTransform(width, config.hidden_act, EPS)

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from torch import nn
-
 from clearhead.models import bert
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear
 from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
+    Head,
     LanguageHead,
     ReplacedHead,
     SequenceHead,
@@ -55,7 +54,7 @@ def build(config: ElectraConfig, task: str) -> TokenModel:
     return TokenModel(config, Stack(embed, blocks, causal=config.is_decoder), head(config, task))
 
 
-def head(config: ElectraConfig, task: str) -> nn.Module:
+def head(config: ElectraConfig, task: str) -> Head:
     narrow, width = config.embedding_size, config.hidden_size
     if task in ("masked-lm", "causal-lm"):  # always gelu, whatever the layers use
         transform = WordTransform(width, "gelu", config.layer_norm_eps, out_width=narrow)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models.capture import by_layer, captured, hidden_states_in
 from clearhead.models.config import Config
-from clearhead.models.heads import HeadInputs
+from clearhead.models.heads import Head, HeadInputs
 from clearhead.models.model import Model
 from clearhead.models.output import Output
 from clearhead.models.stack_model import cache_for
@@ -23,7 +23,7 @@ class EncoderDecoderModel(Model):
     is_encoder_decoder = True
 
     def __init__(
-        self, config: Config, encoder: Stack, decoder: Stack, head: nn.Module, *, target_is_source: bool = False
+        self, config: Config, encoder: Stack, decoder: Stack, head: Head, *, target_is_source: bool = False
     ) -> None:
         """target_is_source: a decoder given nothing reads the source itself, one step late (BART)."""
         super().__init__(config, head)

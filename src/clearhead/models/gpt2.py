@@ -12,6 +12,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
+    Head,
     LanguageHead,
     SequenceHead,
     SpanHead,
@@ -135,7 +136,7 @@ def block(config: GPT2Config, layer: int, *, window: int | None = None, **option
     )
 
 
-def assemble(config: CausalConfig, blocks: list[Block], head: nn.Module) -> TokenModel:
+def assemble(config: CausalConfig, blocks: list[Block], head: Head) -> TokenModel:
     """Embedding, the given layers, final norm, and the head for the task."""
     width = config.hidden_size
     stack = Stack(
@@ -152,7 +153,7 @@ def assemble(config: CausalConfig, blocks: list[Block], head: nn.Module) -> Toke
     return TokenModel(config, stack, head)
 
 
-def head(config: CausalConfig, task: str, *, bias: bool = False, dropout: float = 0.0) -> nn.Module:
+def head(config: CausalConfig, task: str, *, bias: bool = False, dropout: float = 0.0) -> Head:
     """bias: of the output matrix over words; dropout: before the labels of tokens."""
     width = config.hidden_size
     if task == "causal-lm":

@@ -6,7 +6,7 @@ Shapes: hidden (batch, time, width). Labels of -100 are left out of every loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -113,7 +113,23 @@ class Summary(nn.Module):
         return at
 
 
-class FeaturesHead(nn.Module):
+class Head(nn.Module):
+    """What turns hidden states into an answer; it says of which kind the answer is.
+
+    has_choices     one score for each of several texts: multiple choice
+    labels_tokens   a label for every token
+    """
+
+    has_choices: ClassVar[bool] = False
+    labels_tokens: ClassVar[bool] = False
+
+    @property
+    def language(self) -> LanguageHead | None:
+        """The part that scores the words of the vocabulary, be it the answer or beside it; None: it scores none."""
+        return None
+
+
+class FeaturesHead(Head):
     """No task: the hidden states themselves, and the pooled vector where the family has one."""
 
     def __init__(self, pooler: Summary | None = None) -> None:
@@ -131,7 +147,7 @@ class FeaturesHead(nn.Module):
         return Output(last_hidden_state=hidden, pooler_output=pooled)
 
 
-class LanguageHead(nn.Module):
+class LanguageHead(Head):
     """A score for every word of the vocabulary.
 
     transform   BERT's extra step before the output matrix
@@ -164,6 +180,10 @@ class LanguageHead(nn.Module):
         self.output = Linear(width, vocab_size, bias=bias) if output is None else output
         self.shift, self.scale, self.ready = shift, scale, ready
         self.smoothing, self.chunk = 0.0, 0
+
+    @property
+    def language(self) -> Self:
+        return self
 
     def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         if (
@@ -213,7 +233,7 @@ class WordTransform(nn.Module):
         return self.norm(self.activation(self.dense(hidden)))
 
 
-class NextSentenceHead(nn.Module):
+class NextSentenceHead(Head):
     """Does the second sentence follow the first? Label 0: yes; 1: no (BERT: another one; ALBERT: they are swapped)."""
 
     taps = ("pooled", "logits")
@@ -231,7 +251,7 @@ class NextSentenceHead(nn.Module):
         return Output(logits=logits, loss=loss)
 
 
-class PretrainingHead(nn.Module):
+class PretrainingHead(Head):
     """BERT's and ALBERT's two pretraining tasks at once: masked words and next sentence; the loss is their sum."""
 
     tap_names = {"words": "", "next_sentence": "next_sentence"}
@@ -241,6 +261,10 @@ class PretrainingHead(nn.Module):
         self.words = words
         self.next_sentence = next_sentence
 
+    @property
+    def language(self) -> LanguageHead:
+        return self.words
+
     def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         words = self.words(hidden, inputs)
         follows = self.next_sentence(hidden, HeadInputs(inputs.input_ids, inputs.next_sentence_label))
@@ -248,7 +272,7 @@ class PretrainingHead(nn.Module):
         return Output(loss=loss, logits=words.logits, seq_relationship_logits=follows.logits)
 
 
-class SequenceHead(nn.Module):
+class SequenceHead(Head):
     """One answer for the whole text, from its summary."""
 
     taps = ("pooled", "logits")
@@ -266,10 +290,11 @@ class SequenceHead(nn.Module):
         return Output(logits=logits, loss=sequence_loss(logits, inputs.labels, self.config))
 
 
-class TokenHead(nn.Module):
+class TokenHead(Head):
     """A label for every token."""
 
     taps = ("logits",)
+    labels_tokens = True
 
     def __init__(self, width: int, labels: int, dropout: float) -> None:
         super().__init__()
@@ -285,7 +310,7 @@ class TokenHead(nn.Module):
         return Output(logits=logits, loss=loss)
 
 
-class ReplacedHead(nn.Module):
+class ReplacedHead(Head):
     """Was this token replaced? One score for every token; label 1: yes (ELECTRA's discriminator)."""
 
     taps = ("logits",)
@@ -307,7 +332,7 @@ class ReplacedHead(nn.Module):
         return Output(logits=logits, loss=loss)
 
 
-class SpanHead(nn.Module):
+class SpanHead(Head):
     """Where the answer starts and ends: two scores for every token."""
 
     taps = ("logits",)
@@ -326,7 +351,7 @@ class SpanHead(nn.Module):
         return Output(start_logits=start.contiguous(), end_logits=end.contiguous(), loss=loss)
 
 
-class ChoiceHead(nn.Module):
+class ChoiceHead(Head):
     """Which of several continuations fits: one score each, compared across the choices.
 
     activation, last_dropout   on the score (the "double heads" of GPT and GPT-2 may have them)
@@ -334,6 +359,7 @@ class ChoiceHead(nn.Module):
     """
 
     taps = ("pooled", "logits")
+    has_choices = True
 
     def __init__(
         self,
@@ -351,6 +377,10 @@ class ChoiceHead(nn.Module):
         self.output = Linear(width, 1)
         self.activation = Activation(activation) if activation else None
         self.words = words
+
+    @property
+    def language(self) -> LanguageHead | None:
+        return self.words
 
     def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         assert inputs.choices is not None

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models.config import Config
-from clearhead.models.heads import ChoiceHead, LanguageHead, PretrainingHead
+from clearhead.models.heads import Head, LanguageHead
 from clearhead.nn.fast.quantized import QuantizedMatrix
 from clearhead.nn.kv_cache import KVCache
 from clearhead.nn.stack import Stack
@@ -32,8 +32,9 @@ class Model(nn.Module):
 
     family: Family
     task: str
+    head: Head
 
-    def __init__(self, config: Config, head: nn.Module) -> None:
+    def __init__(self, config: Config, head: Head) -> None:
         super().__init__()
         self.config = config
         self.head = head
@@ -81,13 +82,18 @@ class Model(nn.Module):
 
     @property
     def language_head(self) -> LanguageHead | None:
-        head = self.head.words if isinstance(self.head, PretrainingHead) else self.head
-        return head if isinstance(head, LanguageHead) else None
+        """What scores words, where these are the answer; beside a choice they are not."""
+        return None if self.head.has_choices else self.head.language
+
+    @property
+    def has_double_heads(self) -> bool:
+        """Whether it chooses between texts and predicts their words at once (GPT and GPT-2)."""
+        return self.head.has_choices and self.head.language is not None
 
     @property
     def reads_choices(self) -> bool:
         """Whether it compares several texts: multiple choice."""
-        return isinstance(self.head, ChoiceHead)
+        return self.head.has_choices
 
     @property
     def reads_segments(self) -> bool:
@@ -139,7 +145,7 @@ class Model(nn.Module):
 
     def tie_weights(self) -> None:
         """Make the output matrix the embedding matrix, where the config says so."""
-        head = self.head.words if isinstance(self.head, ChoiceHead) else self.language_head
+        head = self.head.language
         if head is not None and self.config.tie_word_embeddings:
             head.output.weight = self.token_tables()[0].weight
 

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import nn
-
 from clearhead.errors import ConfigError
 from clearhead.models import bert
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear
 from clearhead.models.family import Family
-from clearhead.models.heads import ChoiceHead, LanguageHead, SequenceHead, Summary, WordTransform
+from clearhead.models.heads import ChoiceHead, Head, LanguageHead, SequenceHead, Summary, WordTransform
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn import Stack
 
@@ -41,7 +39,7 @@ def build(config: RobertaConfig, task: str) -> TokenModel:
     return TokenModel(config, Stack(embed, blocks, causal=config.is_decoder), head(config, task))
 
 
-def head(config: RobertaConfig, task: str) -> nn.Module:
+def head(config: RobertaConfig, task: str) -> Head:
     width = config.hidden_size
     if task in ("masked-lm", "causal-lm"):  # always gelu, whatever the layers use
         transform = WordTransform(width, "gelu", config.layer_norm_eps)

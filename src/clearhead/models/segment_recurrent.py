@@ -32,6 +32,11 @@ class SegmentRecurrentModel(TokenModel):
     def start_state(self, capacity: int) -> SegmentMemory:
         return SegmentMemory()
 
+    @property
+    def first_position(self) -> None:
+        """It knows distances only."""
+        return None
+
     def uses_mems(self) -> bool:
         """Whether `mems` are returned where the caller does not say."""
         return self.stack.mem_len != 0

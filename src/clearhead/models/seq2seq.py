@@ -15,7 +15,7 @@ from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
 from clearhead.models.checkpoint import layers as each_layer
 from clearhead.models.encoder_decoder import EncoderDecoderModel
-from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, Summary
+from clearhead.models.heads import FeaturesHead, Head, LanguageHead, SequenceHead, SpanHead, Summary
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.models.token_config import TokenConfig
@@ -193,7 +193,7 @@ def build(config: Seq2SeqConfig, task: str, shape: type[EncoderDecoderModel] = E
     return shape(config, encoder, decoder, head(config, task), target_is_source=config.target_is_source)
 
 
-def head(config: Seq2SeqConfig, task: str) -> nn.Module:
+def head(config: Seq2SeqConfig, task: str) -> Head:
     width = config.hidden_size
     if task == "seq2seq-lm":
         words = LanguageHead(width, config.target_size, bias=config.logits_bias, shift=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models.capture import by_layer, captured, hidden_states_in
 from clearhead.models.config import Config
-from clearhead.models.heads import ChoiceHead, HeadInputs
+from clearhead.models.heads import Head, HeadInputs
 from clearhead.models.model import Model
 from clearhead.models.output import Output
 from clearhead.nn.kv_cache import KVCache
@@ -22,7 +22,7 @@ class StackModel(Model):
 
     tap_names = {"stack": "", "head": ""}
 
-    def __init__(self, config: Config, stack: Stack, head: nn.Module) -> None:
+    def __init__(self, config: Config, stack: Stack, head: Head) -> None:
         super().__init__(config, head)
         self.stack = stack
 
@@ -73,8 +73,7 @@ class TokenModel(StackModel):
         output_attentions: bool = False,
         langs: Tensor | None = None,  # (batch, time): the language of each token, for models that know languages
     ) -> Output:
-        words_too = isinstance(self.head, ChoiceHead) and self.head.words is not None
-        if not words_too and (mc_token_ids is not None or lm_labels is not None):
+        if not self.has_double_heads and (mc_token_ids is not None or lm_labels is not None):
             raise InputError("mc_token_ids and lm_labels are for models that choose and predict words at once.")
         choices = count_choices(self.head, input_ids, inputs_embeds)
         if choices is not None:
@@ -120,9 +119,9 @@ class TokenModel(StackModel):
         return out
 
 
-def count_choices(head: nn.Module, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> int | None:
+def count_choices(head: Head, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> int | None:
     """How many answers each question has; None where the task is not multiple choice."""
-    if not isinstance(head, ChoiceHead):
+    if not head.has_choices:
         return None
     tensor = input_ids if input_ids is not None else inputs_embeds
     if not isinstance(tensor, Tensor) or tensor.ndim != (3 if input_ids is not None else 4):

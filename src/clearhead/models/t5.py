@@ -10,7 +10,7 @@ from clearhead.errors import ConfigError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
-from clearhead.models.heads import FeaturesHead, LanguageHead, SequenceHead, SpanHead, Summary, TokenHead
+from clearhead.models.heads import FeaturesHead, Head, LanguageHead, SequenceHead, SpanHead, Summary, TokenHead
 from clearhead.models.model import Model
 from clearhead.models.stack_model import TokenModel
 from clearhead.models.token_config import TokenConfig
@@ -162,7 +162,7 @@ def build(config: T5Config, task: str, relative: PerLayer | None = None) -> Mode
     )
 
 
-def head(config: T5Config, task: str) -> nn.Module:
+def head(config: T5Config, task: str) -> Head:
     width, dropout = config.hidden_size, config.classifier_dropout
     scale = width**-0.5 if config.scale_decoder_outputs else 1.0
     heads: dict[str, Any] = {
@@ -175,7 +175,7 @@ def head(config: T5Config, task: str) -> nn.Module:
         "features": FeaturesHead,
         "encoder-features": FeaturesHead,
     }
-    made: nn.Module = heads[task]()
+    made: Head = heads[task]()
     return made
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, InputError
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.family import Family
-from clearhead.models.heads import FeaturesHead, HeadInputs, LanguageHead, SequenceHead, Summary
+from clearhead.models.heads import FeaturesHead, Head, HeadInputs, LanguageHead, SequenceHead, Summary
 from clearhead.models.output import Output
 from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.models.token_config import TokenConfig
@@ -166,7 +166,7 @@ def build(config: TransfoXLConfig, task: str) -> TransfoXL:
     return TransfoXL(config, stack, head(config, task))
 
 
-def head(config: TransfoXLConfig, task: str) -> nn.Module:
+def head(config: TransfoXLConfig, task: str) -> Head:
     if task == "causal-lm":
         return AdaptiveHead(config)
     if task == "sequence-classification":

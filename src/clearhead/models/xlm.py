@@ -17,6 +17,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
+    Head,
     HeadInputs,
     LanguageHead,
     SpanHead,
@@ -140,7 +141,7 @@ class LabelSummary(Summary):
         return F.dropout(super().forward(hidden, inputs), self.last_dropout, self.training)
 
 
-class LabelHead(nn.Module):
+class LabelHead(Head):
     """One answer for the whole text: its summary is the answer."""
 
     taps = ("logits",)
@@ -185,7 +186,7 @@ def build(config: XLMConfig, task: str) -> XLM:
     return XLM(config, stack, head(config, task))
 
 
-def head(config: XLMConfig, task: str) -> nn.Module:
+def head(config: XLMConfig, task: str) -> Head:
     width = config.hidden_size
     if task == "masked-lm":
         return LanguageHead(width, config.vocab_size, bias=True, shift=False)

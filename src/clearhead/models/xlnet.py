@@ -13,6 +13,7 @@ from clearhead.models.family import Family
 from clearhead.models.heads import (
     ChoiceHead,
     FeaturesHead,
+    Head,
     LanguageHead,
     SequenceHead,
     SpanHead,
@@ -124,7 +125,7 @@ def build(config: XLNetConfig, task: str) -> XLNet:
     return XLNet(config, stack, head(config, task))
 
 
-def head(config: XLNetConfig, task: str) -> nn.Module:
+def head(config: XLNetConfig, task: str) -> Head:
     width = config.hidden_size
     if task == "permutation-lm":  # labels are the words at the targets, so nothing is shifted
         return LanguageHead(width, config.vocab_size, bias=True, shift=False)

@@ -14,10 +14,12 @@ from clearhead.nn.tracing import tap
 class Embedder(nn.Module):
     """Turns what a codec gives (ids, patches, events) into vectors (batch, time, width), and announces `output`.
 
-    content   which of its taps holds what was read, before positions are added: what attribution asks about
+    content        which of its taps holds what was read, before positions are added: what attribution asks about
+    reads_tokens   whether it looks ids up in a table of tokens
     """
 
     content: ClassVar[str] = "output"
+    reads_tokens: ClassVar[bool] = False
 
     @property
     def taps(self) -> tuple[str, ...]:
@@ -47,6 +49,7 @@ class TokenEmbedder(Embedder):
     """
 
     content = "tokens"
+    reads_tokens = True
 
     def __init__(
         self,

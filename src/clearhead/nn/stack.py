@@ -67,9 +67,9 @@ class Stack(nn.Module):
     @property
     def token_embedder(self) -> TokenEmbedder:
         """The embedder of a stack that reads tokens."""
-        if not isinstance(self.embed, TokenEmbedder):
+        if not self.embed.reads_tokens:
             raise InputError(f"This stack reads no tokens: its embedder is a {type(self.embed).__name__}.")
-        return self.embed
+        return self.embed  # type: ignore[return-value]
 
     @property
     def taps(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -40,6 +40,8 @@ class Reading:
 
 class Pipeline:
     """`model` is the network, `codec` turns what a person gives into what it reads."""
+
+    reads_text: ClassVar[bool] = False
 
     def __init__(self, model: Model, codec: Codec | None, name: str = "") -> None:
         self.model = model

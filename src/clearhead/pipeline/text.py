@@ -43,6 +43,7 @@ class TextPipeline(Pipeline):
     """`tokenizer` is its codec; what a translator writes is read by `tokenizer.target`."""
 
     codec: Tokenizer | None
+    reads_text = True
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ def features(
     cache         a folder for the vectors (large: six for every word); None: nothing is kept
     """
     scikit_learn("linear_model")  # a missing one is better told before the long part
-    layers = len(encoder(pipe).stack.layers)
+    layers = len(encoder(pipe).output_stack.layers)
     if layers < 4:
         raise InputError(f"The six choices need four layers or more; {pipe.name or 'this model'} has {layers}.")
     sources = {"train": _source(train), "test": _source(test)}

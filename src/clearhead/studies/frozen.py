@@ -17,7 +17,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.files import atomic_paths
-from clearhead.models.stack_model import TokenModel
+from clearhead.models import Model
 from clearhead.pipeline import TextPipeline
 from clearhead.studies.study import Watch, silent
 from clearhead.train.data.types import Batch, Example
@@ -41,9 +41,9 @@ class Frozen:
         return np.stack(rows) if rows[0].ndim == 1 else np.concatenate(rows)
 
 
-def encoder(pipe: TextPipeline) -> TokenModel:
+def encoder(pipe: TextPipeline) -> Model:
     """The pipeline's model, if it has one stack to look into."""
-    if not isinstance(pipe.model, TokenModel):
+    if pipe.model.is_encoder_decoder:
         raise InputError("An encoder–decoder has no single stack to take features from. Load an encoder.")
     return pipe.model
 
@@ -51,7 +51,7 @@ def encoder(pipe: TextPipeline) -> TokenModel:
 def longest(pipe: TextPipeline) -> int:
     """How many tokens the model can read."""
     own = pipe.sentence.max_seq_length if pipe.sentence is not None else None
-    return min(v for v in (own, pipe.tokenizer.model_max_length, encoder(pipe).stack.embed.max_length) if v)
+    return min(v for v in (own, pipe.tokenizer.model_max_length, encoder(pipe).max_length) if v)
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def default_cache() -> Path:
 # ---- on disk
 
 
-def _key(model: TokenModel, examples: Sequence[Example], kept: str) -> str:
+def _key(model: Model, examples: Sequence[Example], kept: str) -> str:
     """Changes with anything the vectors depend on: the configuration, every weight, every token, what is kept."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([kept, model.config.to_dict()], sort_keys=True, default=str).encode())

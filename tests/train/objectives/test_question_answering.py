@@ -134,7 +134,7 @@ def test_f1(told, gold, f1):
 class Scores(torch.nn.Module):
     """Scores that depend on the token alone."""
 
-    is_encoder_decoder = True  # no segments are read
+    reads_segments = False
 
     def __init__(self, start, end):
         super().__init__()

@@ -11,7 +11,7 @@ from clearhead.train.objectives.fields import number_of, text_of
 from clearhead.train.objectives.labels import Labels
 from clearhead.train.objectives.padding import IGNORED
 from clearhead.train.objectives.question_answering import QuestionAnswering
-from clearhead.train.objectives.sequence import SequenceObjective, has_segments
+from clearhead.train.objectives.sequence import SequenceObjective
 from clearhead.train.objectives.tagging import Tagging
 from clearhead.train.objectives.vocabulary import grow_vocabulary
 from tests.train.objectives.small import bpe, encoded, small, wordpiece
@@ -41,9 +41,9 @@ def test_padding_on_the_left_moves_labels_and_positions():
 
 def test_who_takes_segments():
     task = "sequence-classification"
-    assert has_segments(small("bert", task, wordpiece()))
-    assert not has_segments(small("distilbert", task, wordpiece()))
-    assert not has_segments(small("gpt2", task, bpe()))  # it would look them up as words
+    assert small("bert", task, wordpiece()).reads_segments
+    assert not small("distilbert", task, wordpiece()).reads_segments
+    assert not small("gpt2", task, bpe()).reads_segments  # it would look them up as words
     objective = SequenceObjective(wordpiece(), 20)
     batch = objective.inputs([objective.ids_of("the cat", "a dog")])
     assert set(batch) == {"input_ids", "attention_mask", "token_type_ids"}

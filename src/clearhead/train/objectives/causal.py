@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model
-from clearhead.models.segment_recurrent import SegmentRecurrentModel
 from clearhead.text import Tokenizer
 from clearhead.text.readable import is_byte_level
 from clearhead.train.data.types import Batch, Example
@@ -75,7 +74,7 @@ class CausalLM(RunningText):
                 f"The {model.family.title} model does not shift its labels by itself, so it cannot learn causal-lm. "
                 "Choose a family that writes on from a text, such as gpt2."
             )
-        self.first_position = None if isinstance(model, SegmentRecurrentModel) else model.first_position
+        self.first_position = model.first_position
         return model
 
     def model_inputs(self, batch: Batch) -> dict[str, Tensor]:

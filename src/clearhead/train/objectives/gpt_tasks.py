@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model, Output
-from clearhead.models.heads import ChoiceHead, HeadInputs, LanguageHead, language_loss, sequence_loss
+from clearhead.models.heads import HeadInputs, LanguageHead, language_loss, sequence_loss
 from clearhead.text import Tokenizer
 from clearhead.train.data.types import Batch, Example, Record
 from clearhead.train.objectives.base import check_weights, term_sums
@@ -218,7 +218,7 @@ class GPTMultipleChoice(SequenceObjective):
         return Batch(inputs, batch.counts, batch.units)
 
     def training_module(self, model: Model) -> nn.Module:
-        if not isinstance(model.head, ChoiceHead) or model.head.words is None:
+        if not model.has_double_heads:
             raise InputError(f"{model.family.title} has no double heads: use the objective multiple-choice.")
         grow_vocabulary(model, self.tokenizer)
         return model

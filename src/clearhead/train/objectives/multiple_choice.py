@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model
-from clearhead.models.heads import ChoiceHead
 from clearhead.train.data.types import Batch, Example, Record
 from clearhead.train.objectives.base import term_sums
 from clearhead.train.objectives.fields import list_of, place, text_of
@@ -41,7 +40,7 @@ class MultipleChoice(SequenceObjective):
         return Batch(inputs, {"loss": len(examples)}, sum(len(e["input_ids"]) for e in examples))
 
     def training_module(self, model: Model) -> nn.Module:
-        if isinstance(model.head, ChoiceHead) and model.head.words is not None:
+        if model.has_double_heads:
             raise InputError(
                 f"{model.family.title} reads its choices in another form: use the objective gpt-multiple-choice."
             )

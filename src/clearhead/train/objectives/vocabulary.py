@@ -7,7 +7,6 @@ from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model
-from clearhead.models.heads import ChoiceHead
 from clearhead.nn.linear import Linear
 from clearhead.text import Tokenizer
 
@@ -21,7 +20,7 @@ def grow_vocabulary(model: Model, tokenizer: Tokenizer) -> None:
     if model.is_encoder_decoder:
         raise InputError("New tokens can be given to a model with one stack only, not to an encoder–decoder.")
     std = float(getattr(model.config, "initializer_range", 0.02))
-    head = model.head.words if isinstance(model.head, ChoiceHead) else model.language_head
+    head = model.head.language
     with torch.no_grad():
         grown = nn.Embedding(size, table.embedding_dim, padding_idx=table.padding_idx)
         grown = grown.to(device=table.weight.device, dtype=table.weight.dtype)
