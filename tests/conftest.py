@@ -11,6 +11,7 @@ import re
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # in processes that tests start too, and for numpy and scikit-learn
 
 import pytest
 import torch

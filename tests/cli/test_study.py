@@ -5,6 +5,7 @@ import json
 import pytest
 
 from clearhead.errors import ClearheadError
+from clearhead.nn.fast import cpu_kernels
 from tests.cli.test_cli import inside
 from tests.studies.small import bert, sentences, table, tagged
 
@@ -18,6 +19,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
+    cpu_kernels.load()  # from the user's own cache, not compiled anew for this one
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return str(table(tmp_path / "train.tsv", sentences(60))), str(table(tmp_path / "test.tsv", sentences(20, seed=1)))
 
