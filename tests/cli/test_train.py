@@ -92,6 +92,18 @@ def test_from_text_to_a_model_that_writes(text, tmp_path):
     assert told["metrics"] == read_log(tmp_path / "run" / "log.jsonl")[-1]["metrics"]
 
 
+def test_a_run_is_evaluated_on_new_text(text, tmp_path):
+    trained = json.loads(inside(*asked(text, tmp_path / "run", "steps=3", f"data.test={text}"), "--json").stdout)
+    words = ["evaluate", str(tmp_path / "run"), "--test", str(text)]
+    told = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert told["metrics"] == pytest.approx(trained["test"], rel=1e-6)
+    assert told["objective"] == "causal-lm" and told["model"] == str(tmp_path / "run" / "model")
+    shown = CliRunner().invoke(app, words).stdout
+    assert f"perplexity     {told['metrics']['perplexity']:.1f}" in shown
+    with pytest.raises(ClearheadError, match="--test new.csv"):
+        raise CliRunner().invoke(app, words[:2]).exception
+
+
 def test_a_dry_run_keeps_nothing(text, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     told = inside(*asked(text, tmp_path / "run", "steps=600", f"data.cache={tmp_path / 'cache'}"), "--dry-run").stdout

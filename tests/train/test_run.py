@@ -14,8 +14,8 @@ import clearhead as ch
 from clearhead import models
 from clearhead.errors import CheckpointError, ConfigError, InputError
 from clearhead.text import load_tokenizer, train_tokenizer
-from clearhead.train import read_recipe, train
-from clearhead.train.objectives import OBJECTIVES
+from clearhead.train import evaluate, read_recipe, train
+from clearhead.train.objectives import OBJECTIVES, objective_class
 from clearhead.train.objectives.causal import CausalLM
 from clearhead.train.objectives.distillation import student_of
 from clearhead.train.run.data import workers_for
@@ -147,9 +147,20 @@ def test_an_objective_from_random_weights(tmp_path, name, caplog):
     assert pipe.model.task == ("masked-lm" if name == "distillation" else pipe.model.task)
     assert len(pipe.tokenizer) <= pipe.model.config.vocab_size
     check_command(read_recipe(said), straight.model, pipe)
+    check_evaluation(straight, said["data"]["test"])
     auto = CASES[name][3]
     if auto is not None:
         check_transformers(straight.model, auto, pipe, caplog)
+
+
+def check_evaluation(result, test: str) -> None:
+    """A saved model is measured later as at the end of its training."""
+    kind = objective_class(read_recipe(result.folder / "recipe.yaml").objective["name"])
+    if kind.not_saved:
+        with pytest.raises(InputError, match="does not have any more"):
+            evaluate(result.model, test)
+    else:
+        assert evaluate(result.model, test).metrics == pytest.approx(result.test, rel=1e-6)
 
 
 def check_transformers(folder: Path, auto: str, pipe, caplog) -> None:

@@ -10,6 +10,7 @@ import typer
 from clearhead.cli import (
     bench,
     embed,
+    evaluate,
     explain,
     fill,
     generate,
@@ -47,6 +48,7 @@ app.command("explain")(explain.command)
 app.command("walk")(walk.command)
 app.command("tokenize")(tokenize.command)
 app.command("train")(train.command)
+app.command("evaluate")(evaluate.command)
 app.command("studio")(studio.command)
 app.add_typer(study.app, name="study")
 app.add_typer(models.app, name="models")

@@ -6,7 +6,7 @@ from clearhead.hub.locate import locate, user_path
 from clearhead.hub.parts import ModelIndex, has_parts, part_folders, read_index, write_index
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
-from clearhead.hub.save import save_model
+from clearhead.hub.save import save_model, write_description
 from clearhead.hub.sentence import SentenceModules, is_sentence_folder, read_sentence, transformer_folder
 from clearhead.hub.weights import open_weights
 
@@ -30,5 +30,6 @@ __all__ = [
     "save_model",
     "transformer_folder",
     "user_path",
+    "write_description",
     "write_index",
 ]

@@ -72,9 +72,9 @@ def assign_weights(
         tensors = [weights.read(name, as_type, device, column_major=column_major) for name in match.stored]
         parts = entry.to_ours(tensors, [_parameter(model, name).shape[0] for name in entry.ours])
         for name, part in zip(entry.ours, parts, strict=True):
-            _assign(model, name, part.contiguous() if contiguous else part)
+            assign(model, name, part.contiguous() if contiguous else part)
             for other in shared.get(name, ()):
-                _assign(model, other, _parameter(model, name))
+                assign(model, other, _parameter(model, name))
     _tie(model, matches)
     _initialise_rest(model, dtype, device)
 
@@ -220,9 +220,9 @@ def _tie(model: Model, matches: list[_Match]) -> None:
         if own is source:
             continue
         if source.is_meta:
-            _assign(model, entry.tied_to, own)
+            assign(model, entry.tied_to, own)
         elif match.names is None or torch.equal(own, source):
-            _assign(model, name, source)
+            assign(model, name, source)
         else:
             log.warning(
                 "The configuration ties %s to the embeddings, but the file holds another matrix for it: "
@@ -268,7 +268,7 @@ def _absent(model: nn.Module, name: str) -> bool:
         return True
 
 
-def _assign(model: nn.Module, name: str, tensor: Tensor) -> None:
+def assign(model: nn.Module, name: str, tensor: Tensor) -> None:
     path, _, own = name.rpartition(".")
     learns = tensor.is_floating_point() and _parameter(model, name).requires_grad
     parameter = tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor, requires_grad=learns)

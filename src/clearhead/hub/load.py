@@ -15,6 +15,7 @@ from clearhead.hub.packed import open_packed
 from clearhead.hub.parts import has_parts, read_index
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
+from clearhead.hub.run_folder import open_checkpoint
 from clearhead.hub.weights import FLOATS, open_weights
 from clearhead.models import Config, Family, Model
 
@@ -49,7 +50,7 @@ def load_model(
     torch_device, torch_dtype = as_device(device), as_dtype(dtype)
     check_quantize(quantize, torch_dtype, torch_device)
     family.check_task(task)
-    weights = open_packed(folder) or open_weights(folder)
+    weights = open_packed(folder) or open_checkpoint(folder) or open_weights(folder)
     _check_layers(config, len(weights))
     try:
         model = family.make(config, task, device="meta")

@@ -10,6 +10,7 @@ from clearhead.errors import CheckpointError, InputError
 from clearhead.hub.config import CONFIG
 from clearhead.hub.download import download
 from clearhead.hub.parts import INDEX
+from clearhead.hub.run_folder import is_run, model_of_run
 from clearhead.hub.sentence import MODULES
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -32,6 +33,8 @@ def locate(
     if path.is_dir():
         if revision is not None:
             raise InputError(f"{path} is a folder; only a model from the hub has a revision.")
+        if is_run(path):
+            return model_of_run(path)
         if not any((path / name).is_file() for name in (CONFIG, MODULES, INDEX)):
             listing = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
             raise CheckpointError(f"{path} has no {CONFIG}, so it is not a model folder. It holds {listing}.")

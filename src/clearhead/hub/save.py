@@ -73,6 +73,14 @@ def _write_model(
     sentence: SentenceModules | None,
     max_shard_size: int,
 ) -> None:
+    write_description(folder, model, codec)
+    write_weights(folder, published_tensors(model), max_shard_size)
+    if sentence is not None:
+        write_sentence(folder, sentence, model.config.hidden_size)
+
+
+def write_description(folder: Path, model: Model, codec: Codec | None) -> None:
+    """All but the weights: what the model is made of, how it generates, its codec."""
     raw = {
         "model_type": model.family.name,
         "architectures": [model.family.architectures[model.task]],
@@ -87,11 +95,8 @@ def _write_model(
         shared = {key: getattr(model.config, key, None) for key in IN_BOTH_FILES}
         shared = {key: value for key, value in shared.items() if value is not None}
         write_json(folder / GENERATION, shared | model.generation, CheckpointError, sort_keys=True)
-    write_weights(folder, published_tensors(model), max_shard_size)
     if codec is not None:
         codec.save(folder)
-    if sentence is not None:
-        write_sentence(folder, sentence, model.config.hidden_size)
 
 
 def _check_target(target: Path, overwrite: bool) -> None:

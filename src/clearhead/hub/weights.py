@@ -34,9 +34,12 @@ _COPY_BYTES = 16 * 2**20  # how many bytes of a file are in memory while its ten
 class Weights(Mapping[str, Tensor]):
     """The tensors of a checkpoint by published name, over all its shards; each is read when it is asked for."""
 
-    def __init__(self, shards: Mapping[Path, list[str]]) -> None:
+    def __init__(
+        self, shards: Mapping[Path, list[str]], opened: Mapping[Path, dict[str, Tensor]] | None = None
+    ) -> None:
+        """opened: the tensors of shards that are in memory already"""
         self._files = {name: path for path, names in shards.items() for name in names}
-        self._open: dict[Path, Any] = {}
+        self._open: dict[Path, Any] = dict(opened or {})
         self._copying: dict[Path, Any] = {}  # mapped a second time: what is kept would keep the pages of what is copied
         self._copied = 0  # bytes, since that mapping was made
 

@@ -66,6 +66,8 @@ def load(
     if task is None and hub.is_sentence_folder(root):
         task = "features"
     model = hub.load_model(folder, task, dtype, device, ignore_options, quantize)
+    if hub.user_path(where).is_dir():  # of a run's folder, the part of it that was taken
+        name = str(root)
     return pipeline_class(model.family).from_folder(root, model, name)
 
 

@@ -3,6 +3,17 @@
 from clearhead.train.engine.fit import FitResult, fit
 from clearhead.train.recipe import Recipe
 from clearhead.train.recipe_files import read_recipe, write_recipe
+from clearhead.train.run.evaluate import EvaluationResult, evaluate
 from clearhead.train.run.train import TrainingResult, train
 
-__all__ = ["FitResult", "Recipe", "TrainingResult", "fit", "read_recipe", "train", "write_recipe"]
+__all__ = [
+    "EvaluationResult",
+    "FitResult",
+    "Recipe",
+    "TrainingResult",
+    "evaluate",
+    "fit",
+    "read_recipe",
+    "train",
+    "write_recipe",
+]

@@ -138,8 +138,14 @@ def _override(table: dict[str, Any], setting: str) -> None:
             raise ConfigError(f"{setting!r}: {part} is {inner!r} in the recipe, and has no keys of its own.")
         table = inner
     is_text = kind in (str, str | None) and value not in ("", "null", "~")
-    is_text = is_text or value.startswith("*")  # a pattern of files; to YAML it would be an alias
-    table[last] = value if is_text else _plain(_parse(value, setting), setting)
+    table[last] = value if is_text else parse_value(value, setting)
+
+
+def parse_value(text: str, name: str) -> Any:
+    """What is written behind a key: YAML. `name` begins what is said of a mistake."""
+    if text.startswith("*"):  # a pattern of files; to YAML it would be an alias
+        return text
+    return _plain(_parse(text, name), name)
 
 
 def _type_at(path: list[str], setting: str) -> Any:

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,11 @@ class Progress:
 class Checkpoints:
     """The checkpoints of one run. Where there are several processes, all of them save and load together."""
 
-    def __init__(self, folder: Path, keep: int, world: World | None = None) -> None:
-        self.folder, self.keep = folder, keep
+    def __init__(
+        self, folder: Path, keep: int, world: World | None = None, describe: Callable[[Path], object] | None = None
+    ) -> None:
+        """describe: writes into a checkpoint's folder what else is needed to use it as a model"""
+        self.folder, self.keep, self.describe = folder, keep, describe
         self.world = world or World(torch.device("cpu"))
 
     def steps(self) -> list[int]:
@@ -95,6 +98,8 @@ class Checkpoints:
 
     def _finish(self, progress: Progress, work: Path, target: Path) -> None:
         """The tensors are written: add the numbers, and let it stand."""
+        if self.describe is not None:
+            self.describe(work)
         sums = {path.name: _checksum(path) for path in sorted(work.iterdir())}
         state = {"format": FORMAT, "files": sums, "progress": asdict(progress)}
         (work / "state.json").write_text(json.dumps(state | {"checksum": _sum_of(state)}), encoding="utf-8")
@@ -118,7 +123,8 @@ class Checkpoints:
 
                 tensors = load_sharded(folder, self.world.sharded_parameters or {})
             else:
-                tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in state["files"]}
+                files = [folder / name for name in state["files"] if name.endswith(".safetensors")]
+                tensors = {path.stem: load_file(path) for path in files}
             return Progress(**state["progress"]), tensors
         except CheckpointError:
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -32,13 +32,21 @@ class Evaluation:
     is_compiled: bool = False
 
     @torch.no_grad()
-    def metrics(self, part: str, limit: int | None = None) -> dict[str, float]:
-        """limit: so many batches and no more"""
+    def metrics(
+        self, part: str, limit: int | None = None, watch: Callable[[int, int], None] = lambda done, total: None
+    ) -> dict[str, float]:
+        """
+        limit   so many batches and no more
+        watch   hears how many batches are done, of how many
+        """
         sums: dict[str, float] = {}
-        for batch in evaluation_batches(
+        total = self.orders[part].steps_per_epoch()
+        batches = evaluation_batches(
             self.examples[part], self.objective, self.orders[part], seed=self.seed,
             rank=self.world.rank, world_size=self.world.size, device=self.world.device, limit=limit, equal=True,
-        ):  # fmt: skip
+        )  # fmt: skip
+        for done, batch in enumerate(batches):
+            watch(done, total)
             with self.world.autocast(self.dtype), self.eager():
                 for name, value in self.objective.measure(self.module, batch).items():
                     sums[name] = sums.get(name, 0.0) + (float(value) if batch.units else 0.0)

@@ -9,7 +9,7 @@ measure, report   sums over held-out batches, and the metrics made of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -38,7 +38,9 @@ class Objective:
     compares_rows     rows of a part of a batch are compared with each other: in other parts, another task
     higher_is_better  the metrics of `report` and `evaluate_test` of which more is better; of all others less is
     test_requires     packages that `evaluate_test` needs, where there is one
+    not_saved         what is trained beside the model and not saved with it, without which nothing can be measured
     training_data     the training examples, for one that looks for more in them; the run sets it
+    watch             hears how many of the records `evaluate_test` has done, of how many
     """
 
     name: ClassVar[str]
@@ -50,7 +52,9 @@ class Objective:
     compares_rows: ClassVar[bool] = False
     higher_is_better: ClassVar[frozenset[str]] = frozenset()
     test_requires: ClassVar[tuple[str, ...]] = ()
+    not_saved: ClassVar[str] = ""
     training_data: Examples | None = None
+    watch: Callable[[int, int], None] = staticmethod(lambda done, total: None)
 
     def __init__(self, codec: Codec | None = None, length: int = 0) -> None:
         """
@@ -82,6 +86,9 @@ class Objective:
     @property
     def learns_labels(self) -> bool:
         return type(self).learn_labels is not Objective.learn_labels
+
+    def check_labels(self, records: Iterator[Record], name: str) -> None:
+        """An error that names every label of the records (those of `name`) that the model does not have."""
 
     def check_rows(self, rows: int) -> None:
         """An error where a part of a batch has too few rows to learn anything from."""

@@ -61,6 +61,10 @@ class Classification(SequenceObjective):
             return
         self.labels.learn(name for record in records for name in self._names(record))
 
+    def check_labels(self, records: Iterator[Record], name: str) -> None:
+        if self.problem_type != "regression":
+            self.labels.check((label for record in records for label in self._names(record)), name)
+
     def _names(self, record: Record) -> list[str]:
         self.check(record)
         several = self.problem_type == "multi_label_classification"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,16 +51,40 @@ class Labels:
 
     def number(self, record: Record, column: str, value: Any) -> int:
         name = self.name(record, column, value)
-        if name.isdecimal() and int(name) < len(self) and not any(map(_is_whole, self.names)):
+        if self._is_place(name):
             return int(name)
         if name not in self._numbers:
-            some = ", ".join(self.names[:20]) + (", …" if len(self.names) > 20 else "")
+            known = self._some() or "none yet: learn_labels comes first"
             raise InputError(
                 f"{place(record)}: the label {name!r} does not occur in the training data."
-                f"{did_you_mean(name, self.names)} Known labels: {some or 'none yet: learn_labels comes first'}. "
+                f"{did_you_mean(name, self.names)} Known labels: {known}. "
                 "Where it is right, name all labels: objective.labels=[…]."
             )
         return self._numbers[name]
+
+    def check(self, names: Iterable[str], where: str) -> None:
+        """An error that names all those that are none of these labels, and how often each occurs.
+
+        where   what they were read from
+        """
+        unknown = Counter(name for name in names if not self._is_known(name))
+        if unknown:
+            counts = ", ".join(f"{name!r} ({count:,} ×)" for name, count in unknown.most_common(10))
+            more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+            raise InputError(
+                f"{where} has labels that the model does not know: {counts}{more}. It knows: {self._some()}. Rename "
+                "them, leave those records out, or name the column that is meant: data.columns.label=…"
+            )
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._numbers or self._is_place(name)
+
+    def _is_place(self, name: str) -> bool:
+        """Whether it is a number that stands for the name at that place."""
+        return name.isdecimal() and int(name) < len(self) and not any(map(_is_whole, self.names))
+
+    def _some(self) -> str:
+        return ", ".join(self.names[:20]) + (", …" if len(self.names) > 20 else "")
 
     def __len__(self) -> int:
         return len(self.names)

@@ -184,7 +184,8 @@ class QuestionAnswering(SequenceObjective):
             raise InputError("There is nothing to answer: the test data has no records.")
         may_refuse = any(not answers for answers, _ in pairs)
         exact = f1 = 0.0
-        for answers, record in pairs:
+        for done, (answers, record) in enumerate(pairs):
+            self.watch(done, len(pairs))
             answer = self.answer(pipe, record, may_refuse)
             gold = [text for text, _ in answers] or [""]
             exact += max(float(normalised(answer) == normalised(text)) for text in gold)

@@ -35,6 +35,7 @@ class ReplacedTokens(MaskedLM):
 
     name = "replaced-token"
     task = "replaced-token"
+    not_saved = "the generator that replaces the words"
     higher_is_better = frozenset({"masked_accuracy", "recall", "precision"})
 
     def __init__(

@@ -129,6 +129,7 @@ class SentenceSoftmax(SentenceObjective):
     """Is it entailment, contradiction or neither? A linear layer reads (u, v, |u − v|); it is not kept afterwards."""
 
     name = "sentence-softmax"
+    not_saved = "the classifier over pairs of vectors"
     columns = ("sentence1", "sentence2", "label")
 
     def __init__(self, tokenizer: Tokenizer, length: int, *, labels: Sequence[str] | None = None, **head: Any) -> None:

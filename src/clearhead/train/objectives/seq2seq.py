@@ -108,6 +108,7 @@ class TextToText(TextObjective):
         written = []
         order = sorted(range(len(pairs)), key=lambda n: len(pairs[n]["source"]))  # texts of a length share a batch
         for start in range(0, len(order), 32):
+            self.watch(start, len(order))
             prompts = [self.prompt(text_of(pairs[n], "source")) for n in order[start : start + 32]]
             written += pipe.write(prompts, log_probs=False, **settings)
         hypotheses = [

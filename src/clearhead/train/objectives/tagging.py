@@ -54,6 +54,9 @@ class Tagging(SequenceObjective):
         if not self.fixed:
             self.labels.learn((tag for record in records for tag in self._read(record)[1]), first=OUTSIDE)
 
+    def check_labels(self, records: Iterator[Record], name: str) -> None:
+        self.labels.check((tag for record in records for tag in self._read(record)[1]), name)
+
     def _read(self, record: Record) -> tuple[list[str], list[str]]:
         """The words and their tags, as many of the one as of the other."""
         self.check(record)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from clearhead import hub
 from clearhead.errors import ConfigError, did_you_mean
 from clearhead.models import Model
 from clearhead.pipeline import Pipeline
@@ -118,7 +119,7 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
     )  # fmt: skip
     loop = Loop(
         wrapped, objective, loader, moves, options,
-        Checkpoints(folder / "checkpoints", recipe.checkpoint.keep, world), world,
+        _checkpoints(recipe, folder, world, objective, model), world,
         _before_step(recipe, module, moves, steps, model.config.hidden_size),
         evaluate=(lambda: evaluation.metrics("valid", recipe.evaluation.batches)) if "valid" in data.tables else None,
         ema=ema,
@@ -127,6 +128,15 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
     if recipe.evaluation.sample is not None:
         loop.sample = parts.sample
     return parts
+
+
+def _checkpoints(recipe: Recipe, folder: Path, world: World, objective: Objective, model: Model) -> Checkpoints:
+    """Each of them can be used as a model."""
+
+    def describe(into: Path) -> None:
+        hub.write_description(into, model, objective.codec)
+
+    return Checkpoints(folder / "checkpoints", recipe.checkpoint.keep, world, describe)
 
 
 def _add_lora(model: Model, recipe: LoraRecipe) -> None:

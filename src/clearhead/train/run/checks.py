@@ -26,7 +26,7 @@ ENDLESS = 10**9  # steps, where their number is not known yet
 
 def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     """An error, if anything is wrong."""
-    _check_test(recipe, kind, "test" in inputs.sources)
+    check_test(recipe, kind, "test" in inputs.sources)
     words = recipe.tokenizer.vocab_size if inputs.tokenizer is None else len(inputs.tokenizer.target)
     model = model_shape(recipe.model, kind, inputs.start, words)
     _check_sizes(recipe, model, words, is_new=inputs.start is None)
@@ -48,7 +48,8 @@ def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
         check_columns(kind.columns, next(iter(source.records())))
 
 
-def _check_test(recipe: Recipe, kind: type[Objective], has_test: bool) -> None:
+def check_test(recipe: Recipe, kind: type[Objective], has_test: bool) -> None:
+    """What evaluating on test data needs is there, and can do what is asked."""
     missing = [name for name in kind.test_requires if importlib.util.find_spec(name) is None]
     if missing and has_test:
         raise InputError(f"{kind.name} evaluates on test data with {missing[0]}: pip install clearhead[train]")

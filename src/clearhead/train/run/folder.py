@@ -18,12 +18,11 @@ from pathlib import Path
 
 from clearhead.errors import CheckpointError, ClearheadError
 from clearhead.files import atomic_write
+from clearhead.hub.run_folder import HEADER, RECIPE, is_run
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective
 from clearhead.train.recipe import Recipe
 from clearhead.train.recipe_files import read_recipe, write_recipe
-
-HEADER = "# All settings of the run in this folder, as they were used.\n"  # what recipe.yaml of a run begins with
 
 
 def has_begun(folder: Path) -> bool:
@@ -76,9 +75,9 @@ FILES = ("checkpoints", "model", "tokenizer", "adapter", "data", "tensorboard", 
 
 def check_same_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[str]:
     """In what the recipe differs from that of a run that did not come as far as training; any other is an error."""
-    path = folder / "recipe.yaml"
+    path = folder / RECIPE
     there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
-    if path.exists() and not there and not path.read_text(encoding="utf-8", errors="replace").startswith(HEADER):
+    if path.exists() and not there and not is_run(folder):
         raise CheckpointError(
             f"A run into {folder} would write over {path}, which is no run's. Set out= to a new folder."
         )
@@ -98,7 +97,7 @@ def check_same_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> li
 
 def remember_recipe(recipe: Recipe, folder: Path, kind: type[Objective], world: World) -> None:
     """The recipe stands in the folder; one that would train differently is not mixed with what is there."""
-    path = folder / "recipe.yaml"
+    path = folder / RECIPE
     changed = check_same_recipe(recipe, folder, kind)
     world.barrier()
     if world.is_main and (changed or not path.exists()):

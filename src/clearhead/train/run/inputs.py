@@ -40,7 +40,7 @@ def open_inputs(recipe: Recipe) -> RunInputs:
 
 
 def _open_sources(data: DataRecipe) -> dict[str, Source]:
-    common: dict[str, Any] = {"format": data.format, "documents": data.documents, "columns": data.columns or None}
+    common = _common(data)
     if data.valid is None and data.validation_fraction:
         held: dict[str, Any] = {"validation_fraction": data.validation_fraction}
         sources = {
@@ -52,8 +52,17 @@ def _open_sources(data: DataRecipe) -> dict[str, Source]:
         if data.valid is not None:
             sources["valid"] = open_source(data.valid, **common)
     if data.test is not None:
-        sources["test"] = open_source(data.test, **common)
+        sources["test"] = open_test(data)
     return sources
+
+
+def open_test(data: DataRecipe) -> Source:
+    return open_source(data.test, **_common(data))
+
+
+def _common(data: DataRecipe) -> dict[str, Any]:
+    """What holds for every source that does not say otherwise."""
+    return {"format": data.format, "documents": data.documents, "columns": data.columns or None}
 
 
 def _tokenizer_at(where: str) -> Tokenizer:
