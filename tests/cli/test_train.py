@@ -100,7 +100,7 @@ def test_a_run_is_evaluated_on_new_text(text, tmp_path):
     assert told["objective"] == "causal-lm" and told["model"] == str(tmp_path / "run" / "model")
     shown = CliRunner().invoke(app, words).stdout
     assert f"perplexity     {told['metrics']['perplexity']:.1f}" in shown
-    with pytest.raises(ClearheadError, match="--test new.csv"):
+    with pytest.raises(ClearheadError, match=r"--test new\.csv"):
         raise CliRunner().invoke(app, words[:2]).exception
 
 
