@@ -8,7 +8,9 @@ import sys
 import typer
 
 from clearhead.cli import (
+    answer,
     bench,
+    classify,
     embed,
     evaluate,
     explain,
@@ -16,11 +18,15 @@ from clearhead.cli import (
     generate,
     models,
     next_token,
+    search,
     standard_streams,
     studio,
     study,
+    summarize,
+    tag,
     tokenize,
     train,
+    translate,
     walk,
 )
 from clearhead.cli.style import fail
@@ -42,6 +48,12 @@ app = typer.Typer(
 )
 app.command("generate")(generate.command)
 app.command("next")(next_token.command)
+app.command("classify")(classify.command)
+app.command("tag")(tag.command)
+app.command("answer")(answer.command)
+app.command("translate")(translate.command)
+app.command("summarize")(summarize.command)
+app.command("search")(search.command)
 app.command("fill")(fill.command)
 app.command("embed")(embed.command)
 app.command("explain")(explain.command)

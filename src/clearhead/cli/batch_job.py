@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Read = tuple[str, ...]  # what is read of one row: a text, or two; () where there is none
 Show = Callable[[Read, Any, bool], None]  # what was read, its result, whether it is one of many
 FIRST_CHUNK, LARGEST_CHUNK = 32, 2048  # texts
-CHUNK_SECONDS = 1.0  # about as much as an interrupt may cost
+CHUNK_SECONDS = 3.0  # about as much as an interrupt may cost
 INTERRUPTED = 130
 
 
@@ -46,30 +46,33 @@ class BatchJob:
     options: dict[str, Any]
     first_chunk: int = FIRST_CHUNK
 
-    def run(self, files: FileArguments, as_json: bool, key: str, cells: Cells, show: Show) -> None:
-        """Into a file, as JSON with the result under `key`, or shown in the terminal as it comes."""
+    def run(self, files: FileArguments, as_json: bool, cells: Cells, full: Cells, show: Show) -> None:
+        """Into a file, printed as JSON, or shown in the terminal as it comes.
+
+        cells, full   what a row of a file says of a result, and what JSON does
+        """
         if files.out is not None:
             self.write(files, cells, as_json)
         elif as_json:
             found, stopped = self.collect()
-            entries = [self._entry(read, result, key) for read, result in found]
+            entries = [self._entry(read, result, full) for read, result in found]
             print_json({"model": self.model} | (entries[0] if self.rows.is_one and entries else {"results": entries}))
             if stopped:
                 raise typer.Exit(INTERRUPTED)
         else:
             self._show(show)
 
-    def _entry(self, read: Read, result: Any, key: str) -> dict[str, Any]:
+    def _entry(self, read: Read, result: Any, full: Cells) -> dict[str, Any]:
         texts = dict(zip(self.rows.meanings, read or [""] * len(self.rows.meanings), strict=True))
-        return texts | {key: None if result is None else self.plain(result)}
+        return texts if result is None else texts | full(self.plain(result))
 
     def chunks(self, done: int = 0, quiet: bool = False) -> Iterator[list[tuple[Read, Any]]]:
         """(what was read, its result) from row `done` on. A row without text has the result None.
 
-        A chunk takes about a second: large enough that texts of one length share a batch, small enough to stop.
+        A chunk takes a few seconds: large enough that texts of one length share a batch, small enough to stop.
         """
         inputs, size = islice(self.rows.inputs(), done, None), min(self.first_chunk, LARGEST_CHUNK)
-        with progress(quiet) as watch, _one_note_for_all():
+        with progress(quiet) as watch, _one_note_for_all(self.rows.count):
             while chunk := list(islice(inputs, size)):
                 watch(self.doing, done, self.rows.count)
                 began = time.monotonic()
@@ -132,16 +135,15 @@ class BatchJob:
 
 
 @contextmanager
-def _one_note_for_all() -> Iterator[None]:
+def _one_note_for_all(count: int) -> Iterator[None]:
     """What is said of the texts of a chunk, that some were cut, is said once for all of them."""
     logger, counts = logging.getLogger("clearhead"), dict[str, list[Any]]()
 
     def gather(record: logging.LogRecord) -> bool:
         if not (isinstance(record.args, tuple) and str(record.msg).startswith("%s of %s texts")):
             return True
-        cut, of, *rest = record.args
-        before = counts.get(record.msg, [0, 0])
-        counts[record.msg] = [before[0] + cut, before[1] + of, *rest]
+        some, _, *rest = record.args
+        counts[record.msg] = [counts.get(record.msg, [0])[0] + some, count, *rest]
         return False
 
     logger.addFilter(gather)

@@ -49,7 +49,7 @@ def command(
         return [pipe.fill(text, top_k=top_k) for (text,) in read]
 
     job = BatchJob("fill", "Filling", model, pipe, rows, predict, _plain, {"top_k": top_k})
-    job.run(files, as_json, "gaps", _cells, _show)
+    job.run(files, as_json, _cells, lambda gaps: {"gaps": gaps}, _show)
 
 
 def _plain(gaps: list[list[MaskFill]]) -> list[list[dict[str, Any]]]:

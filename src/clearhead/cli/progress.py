@@ -39,4 +39,5 @@ def progress(quiet: bool = False) -> Iterator[Watch]:
         yield watch
     finally:
         later.cancel()
-        bars.stop()
+        if bars.live.is_started:
+            bars.stop()

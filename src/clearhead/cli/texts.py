@@ -110,8 +110,8 @@ def read_texts(
             "or --file."
         )
     if list(texts) == [STANDARD_INPUT]:
-        return _from_list("standard input", standard_input_lines(files.encoding))
-    return _from_list("the texts", [check_given(text) for text in texts], len(texts) == 1)
+        return rows_of_list("standard input", standard_input_lines(files.encoding))
+    return rows_of_list("the texts", [check_given(text) for text in texts], len(texts) == 1)
 
 
 def check_given(text: str, what: str = "text") -> str:
@@ -168,7 +168,8 @@ def _check_options(
         raise InputError("--overwrite replaces the file that --out names: it goes with --out.")
 
 
-def _from_list(name: str, texts: Sequence[str], is_one: bool = False) -> TextRows:
+def rows_of_list(name: str, texts: Sequence[str], is_one: bool = False) -> TextRows:
+    """Texts that are there, a row each."""
     rows = tuple({"text": text} for text in texts)
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
     return TextRows(name, ["text"], len(rows), digest, ("text",), is_one=is_one, given=rows)

@@ -109,7 +109,6 @@ def draw_hits(hits: Sequence[tuple[float, str, str]], width: int) -> Iterator[Re
         )
         line = Text(one_line(text))
         line.truncate(3 * max(20, width - 3), overflow="ellipsis")
-        line.pad_left(0)
         grid = Table.grid()
         grid.add_column(width=3)
         grid.add_column()

@@ -1,0 +1,127 @@
+"""clearhead classify: a label for each text, of those a model was trained on or of those that are given."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.batch_job import BatchJob, Read, Show
+from clearhead.cli.loading import CLASSIFIER, MASKED, LoadOptions
+from clearhead.cli.options import with_group
+from clearhead.cli.predictions import check_out
+from clearhead.cli.style import MODEL_HELP, out
+from clearhead.cli.texts import TEXTS_HELP, FileArguments, check_given, read_texts
+from clearhead.errors import InputError
+
+if TYPE_CHECKING:
+    from clearhead.pipeline import TextPipeline
+
+
+@with_group("loading")
+@with_group("files")
+def command(
+    *,
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT …", help=TEXTS_HELP)] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help=f"{MODEL_HELP} Default: {CLASSIFIER}; with labels of your own {MASKED}."),
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, for models that judge two.", metavar="TEXT")] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="Labels of your own, with commas between: any language model ranks them.")
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(help="The same, one at a time.", metavar="LABEL")] = None,
+    template: Annotated[
+        str | None, typer.Option(help="With labels of your own: the sentence that a label stands in, as {}.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="How many labels; default: all, and the best one in a file.")
+    ] = None,
+    files: FileArguments,
+    pair_column: Annotated[str | None, typer.Option(help="With --file: the column of the second text.")] = None,
+    loading: LoadOptions,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all labels and scores as JSON.")] = False,
+) -> None:
+    """Say which label fits a text, and how sure the model is.
+
+    With a model that was trained to classify (clearhead train classification),
+    or, with --labels, with any language model: it ranks the labels by how
+    likely it finds them in a sentence after the text (zero-shot).
+
+    Examples:
+
+      clearhead classify "A wonderful film, from beginning to end."
+
+      clearhead classify "How long will it rain?" -m intents
+
+      clearhead classify "The king rode away." --labels "a story,a recipe,news"
+
+      clearhead classify --file reviews.csv --column text --out labelled.csv
+    """
+    if pair is not None and pair_column is not None:
+        raise InputError("Give --pair, one second text for all, or --pair-column, one in each row; not both.")
+    rows = read_texts(texts, files, "classify", second=("--pair-column", pair_column))
+    check_out(files, rows)
+    if pair is not None:
+        check_given(pair, "second text")
+    own = _labels(labels, label)
+    if template is not None and own is None:
+        raise InputError("--template is the sentence for labels of your own: it goes with --labels or --label.")
+    name = model or (CLASSIFIER if own is None else MASKED)
+    pipe = loading.load(name, CLASSIFIER if own is None else MASKED)
+    options: dict[str, Any] = {"labels": own, "template": template}
+    options = {key: value for key, value in options.items() if value is not None}
+
+    def predict(read: list[Read], _: list[int]) -> list[Any]:
+        first = [one[0] for one in read]
+        second = [one[1] for one in read] if len(rows.chosen) > 1 else None if pair is None else [pair] * len(first)
+        return [scored[:top_k] for scored in pipe.classify(first, second, **options)]
+
+    job = BatchJob(
+        "classify", "Classifying", name, pipe, rows, predict, _plain, options | {"pair": pair, "top_k": top_k}
+    )
+    several = top_k is not None or _kind(pipe, own) == "multi_label_classification"
+    full = partial(_cells, several=True)
+    job.run(files, as_json, full if several else _cells, full, _shown(pipe, own))
+
+
+def _labels(joined: str | None, single: list[str] | None) -> list[str] | None:
+    if joined is not None and single:
+        raise InputError("Give --labels or --label, not both.")
+    if joined is None:
+        return single or None
+    return [one.strip() for one in joined.split(",") if one.strip()]
+
+
+def _kind(pipe: TextPipeline, own: list[str] | None) -> str | None:
+    return pipe.model.config.problem_type if own is None else None
+
+
+def _plain(labels: list[Any]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in labels]
+
+
+def _cells(labels: list[dict[str, Any]], several: bool = False) -> dict[str, Any]:
+    """The best label; where several were asked for or may hold at once, all of them too."""
+    return dict(labels[0]) | ({"labels": labels} if several else {})
+
+
+def _shown(pipe: TextPipeline, own: list[str] | None) -> Show:
+    numbers = _kind(pipe, own) == "regression"
+    widest = max(map(len, own or pipe.model.config.id2label.values()))
+
+    def show(read: Read, labels: list[Any], many: bool) -> None:
+        from clearhead.views.terminal.results import draw_labels, label_line
+
+        console = out()
+        if not many:
+            console.print(draw_labels(labels, numbers))
+        elif console.is_terminal:
+            console.print(label_line(read[0], labels[0], min(widest, 24), console.width, numbers))
+        else:
+            print(labels[0].label, f"{labels[0].score:.4f}", *(" ".join(text.split()) for text in read), sep="\t")
+
+    return show
