@@ -398,7 +398,15 @@ def test_every_word_has_its_chinese():
 
 
 @pytest.mark.parametrize(
-    ("words", "name"), [("logit-lens", "hidden-states"), ("activation_patching", "patching"), ("KV cache", "cache")]
+    ("words", "name"),
+    [
+        ("logit-lens", "hidden-states"),
+        ("activation_patching", "patching"),
+        ("KV cache", "cache"),
+        ("beam-search", "beams"),
+        ("attribution", "saliency"),
+        ("CKA", "similarity"),
+    ],
 )
 def test_a_question_is_found_by_the_field_s_name_too(words, name):
     with pytest.raises(InputError, match=f"Did you mean {name}"):

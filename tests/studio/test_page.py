@@ -358,7 +358,7 @@ def test_the_markup_of_prose_is_small_and_safe(browser, studio):  # noqa: F811
 
 EVENTS = [
     {"event": "begin", "step": 0, "steps": 100, "objective": "language-model", "family": "GPT-2", "parameters": 5,
-     "device": "cpu", "devices": 1, "precision": "fp32"},
+     "device": "cpu", "devices": 1, "precision": "fp32", "unit": "note"},
     *({"event": "step", "step": n, "steps": 100, "loss": 9 - n / 20, "lr": 0.001, "grad_norm": 1.0,
        "units_per_second": 1000.0 + n, "eta": 3.0} for n in range(1, 60)),
     {"event": "evaluation", "step": 30, "metrics": {"loss": 7.7, "perplexity": 2208.0}, "best": True},
@@ -377,7 +377,7 @@ def test_runs_are_live_curves(browser, studio):  # noqa: F811
         page.locator(".st-run").nth(1).wait_for()
         page.locator(".st-plot path").first.wait_for()
         titles = page.locator(".st-chart h3").all_inner_texts()
-        assert titles == ["Loss", "Learning rate", "Tokens a second", "Length of the gradient", "Held-out perplexity"]
+        assert titles == ["Loss", "Learning rate", "Notes a second", "Length of the gradient", "Held-out perplexity"]
         assert page.locator(".st-chart").first.locator("rect").count() == 1  # the held-out mark
         assert "<b>cats</b>" in page.locator(".st-written").inner_text()
         page.locator(".st-plot").first.hover()

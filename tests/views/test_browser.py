@@ -83,7 +83,7 @@ async function look(frame) {
     inner: inside.body.getBoundingClientRect().height,
     wide: inside.documentElement.scrollWidth - inside.documentElement.clientWidth };
   seen.faint = faint(figure);
-  const mark = ask("canvas.ch-cells") ?? ask(".ch-ranked > button, .ch-nums span, .ch-node, .ch-area, .ch-chances .ch-choice + .ch-choice") ?? ask(".ch-ranked > .ch-choice") ?? ask(".ch-tok");
+  const mark = ask("canvas.ch-cells") ?? ask(".ch-ranked > button, .ch-nums span, .ch-node, .ch-area, .ch-probabilities .ch-choice + .ch-choice") ?? ask(".ch-ranked > .ch-choice") ?? ask(".ch-tok");
   const box = mark.getBoundingClientRect();
   const at = { clientX: box.left + 3, clientY: box.top + 3, bubbles: true };
   for (const name of ["pointerenter", "pointermove"]) mark.dispatchEvent(new frame.contentWindow.PointerEvent(name, at));

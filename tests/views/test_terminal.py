@@ -88,7 +88,7 @@ def test_encoder_decoders_too():
     both = tiny_pipeline("bart")
     cross = attention(both, TEXT, target="a dog sat")
     assert "looks at the columns" in text_of(cross)
-    assert "make up its mind" in text_of(hidden_states(both, TEXT, target="a dog sat"))
+    assert "Logit lens: when does the answer appear?" in text_of(hidden_states(both, TEXT, target="a dog sat"))
 
 
 def test_saliency_shows_the_shares(pipe):

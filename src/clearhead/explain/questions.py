@@ -44,7 +44,7 @@ QUESTIONS: dict[str, Question] = {one.name: one for one in _ALL}
 def question(name: str) -> Question:
     """By its name; an unknown one is an error that names those that are near."""
     if not isinstance(name, str) or name not in QUESTIONS:
-        near = did_you_mean(str(name)[:60], QUESTIONS) or _by_title(str(name)[:60])
+        near = _by_title(str(name)[:60]) or did_you_mean(str(name)[:60], QUESTIONS)
         raise InputError(say("questions.unknown", name=shown(name), near=near, known=list(QUESTIONS)))
     return QUESTIONS[name]
 

@@ -373,14 +373,14 @@ export async function show(main, page) {
     if (state.vs === "text" && columns.every((one) => one.finding?.())) share(0, columns[0].state());
   }
 
-  /** Side by side, bars and colours of chances and effects are on one scale. The others have fixed ones. */
+  /** Side by side, bars and colours of probabilities and effects are on one scale. The others have fixed ones. */
   function oneScale() {
     const findings = columns.map((one) => one.finding?.()).filter(Boolean);
     if (findings.length < 2 || findings[0].kind !== findings[1].kind) return;
     const { kind } = findings[0];
     if (kind === "next-tokens")
       columns.forEach((one) =>
-        one.set({ mostChance: Math.max(...findings.map(({ candidates }) => candidates[0].probability)) }),
+        one.set({ highestProbability: Math.max(...findings.map(({ candidates }) => candidates[0].probability)) }),
       );
     if (kind === "ablation" || kind === "patching")
       columns.forEach((one) =>

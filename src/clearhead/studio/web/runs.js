@@ -5,6 +5,7 @@ import { number, whole } from "/static/views/scale.js";
 import { getJson } from "./api.js";
 import { chart } from "./chart.js";
 import { troubleWords } from "./live.js";
+import { known } from "./words.js";
 
 const EVERY = 2000; // milliseconds between two looks
 const SILENT = 60; // seconds after which a run that has not ended is silent
@@ -142,7 +143,7 @@ export async function show(main, page) {
           ...LINES.map(([key, name]) => [
             key,
             {
-              title: page.words(key),
+              title: page.words(key, { units: unitsOf(shown) }),
               log: name === "loss" && settings.log,
               smooth: name === "loss" && settings.smooth,
               marks: name === "loss",
@@ -170,6 +171,13 @@ export async function show(main, page) {
     }
     drawSamples(shown);
   }
+
+  /** What the runs count, in their own words. */
+  const unitsOf = (shown) => {
+    const units = [...new Set(shown.map((run) => run.begin?.unit).filter(Boolean))];
+    if (units.length !== 1) return page.words(units.length ? "units_several" : "units_unit");
+    return known(`units_${units[0]}`) ? page.words(`units_${units[0]}`) : units[0];
+  };
 
   const line = (run, points, marks = [], joined = false) => ({
     name: listing.find((one) => one.id === run.id)?.name ?? run.id,

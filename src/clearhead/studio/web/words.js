@@ -95,11 +95,11 @@ const WORDS = {
   take_away: ["Take this head away: layer {layer}, head {head}", "去掉这个头：第 {layer} 层，头 {head}"],
   more_settings: ["More settings", "更多设置"],
   without_bits: [
-    "Without layer {layer}, head {head}, the chances of the answer move by {effect} bits.",
+    "Without layer {layer}, head {head}, the probabilities of the answer move by {effect} bits.",
     "去掉第 {layer} 层的头 {head}，答案的概率移动 {effect} 比特。",
   ],
   without_bits_at: [
-    "Without layer {layer}, head {head}, the chances of the answer at “{token}” move by {effect} bits.",
+    "Without layer {layer}, head {head}, the probabilities of the answer at “{token}” move by {effect} bits.",
     "去掉第 {layer} 层的头 {head}，“{token}”处答案的概率移动 {effect} 比特。",
   ],
   without_score: [
@@ -127,7 +127,13 @@ const WORDS = {
   run_quiet: ["silent for {t}", "已静默 {t}"],
   chart_loss: ["Loss", "损失"],
   chart_rate: ["Learning rate", "学习率"],
-  chart_speed: ["Tokens a second", "每秒词元数"],
+  chart_speed: ["{units} a second", "每秒{units}数"],
+  units_token: ["Tokens", "词元"],
+  units_example: ["Examples", "样本"],
+  units_patch: ["Patches", "图块"],
+  units_note: ["Notes", "音符"],
+  units_unit: ["Units", "单位"],
+  units_several: ["Tokens or other units", "词元或其他单位"],
   chart_gradient: ["Length of the gradient", "梯度长度"],
   chart_metric: ["Held-out {name}", "留出数据：{name}"],
   training_line: ["training", "训练"],
@@ -175,6 +181,8 @@ export function sample(question, card, second = false) {
     (TEXTS[card.name] ?? TEXTS[card.task] ?? OTHERWISE))[second ? 1 : 0];
   return /roberta|bart|camembert/.test(card.family ?? "") ? text.replaceAll("[MASK]", "<mask>") : text;
 }
+
+export const known = (key) => key in WORDS;
 
 export function say(lang, key, values = {}) {
   const entry = WORDS[key];

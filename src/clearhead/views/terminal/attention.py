@@ -35,9 +35,7 @@ def draw_attention(finding: Any, width: int) -> Iterator[RenderableType]:
     layer, head = telling_head(finding)
     rows = finding.weights[layer, head]
     names, colour = unit_names(finding.tokens), HEADS[finding.heads[head] % 10]
-    yield heading(
-        finding, "attention weights", f"who looks at whom: layer {finding.layers[layer]}, head {finding.heads[head]}"
-    )
+    yield heading(finding, f"layer {finding.layers[layer]}, head {finding.heads[head]}")
     labels = row_labels(finding.tokens, width)
     yield from matrix(labels, len(finding.keys), lambda q, k: (shade(float(rows[q, k])), colour), width)
     best = [(float(rows[q, k]), q, k) for q, k in zip(range(len(names)), rows.argmax(1).tolist(), strict=True)]
@@ -72,9 +70,7 @@ def telling_head(finding: Any) -> tuple[int, int]:
 
 def draw_query_key(finding: Any, width: int) -> Iterator[RenderableType]:
     own = show_spaces(finding.tokens[finding.position].text)
-    yield heading(
-        finding, "query and key", f"how {own} chooses where to look: layer {finding.layer}, head {finding.head}"
-    )
+    yield heading(finding, f"{own}, layer {finding.layer}, head {finding.head}")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("key", no_wrap=True, style=COLOURS["key"])
     table.add_column("products", no_wrap=True)
@@ -110,9 +106,7 @@ def draw_attention_steps(finding: Any, width: int) -> Iterator[RenderableType]:
     head, query, _ = np.unravel_index((finding.weights * far).argmax(), finding.weights.shape)
     size = finding.query.shape[-1]
     own = show_spaces(finding.tokens[query].text)
-    yield heading(
-        finding, "scaled dot-product attention", f"what {own} takes from each token: layer {finding.layer}, head {head}"
-    )
+    yield heading(finding, f"{own}, layer {finding.layer}, head {head}")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("key", no_wrap=True, style=COLOURS["key"])
     for name in ("query · key", "score", "weight"):
@@ -140,7 +134,7 @@ def _with_step(note: str, asking: Unit) -> str:
 
 
 def draw_ablation(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "head ablation", f"which heads matter here: {finding.what}")
+    yield heading(finding, finding.what)
     most = float(np.nanmax(np.abs(finding.effect)))
     yield Text(" " * 10 + "".join(f"{head:>7}" for head in finding.heads), style="dim")
     order = list(reversed(range(len(finding.layers))))  # layers run from bottom to top

@@ -26,11 +26,7 @@ from clearhead.views.terminal.elements import (
 
 
 def draw_saliency(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(
-        finding,
-        "attribution",
-        f"which words did it come from: {finding.method.replace('-x-', ' × ').replace('-', ' ')}",
-    )
+    yield heading(finding, finding.method.replace("-x-", " × ").replace("-", " "))
     names = unit_names(finding.tokens)
     few = finding.outputs if len(finding.outputs) <= 8 else finding.outputs[:8]
     for output, scores in zip(few, finding.scores, strict=False):
@@ -46,9 +42,7 @@ def draw_saliency(finding: Any, width: int) -> Iterator[RenderableType]:
 
 def draw_patching(finding: Any, width: int) -> Iterator[RenderableType]:
     answer, other = (None if one is None else show_spaces(one) for one in finding.answers)
-    yield heading(
-        finding, "activation patching", f"where is {answer} decided: {finding.tap}, {finding.by} by {finding.by}"
-    )
+    yield heading(finding, f"{answer}, {finding.tap}, {finding.by} by {finding.by}")
     best = finding.corrupted_top[0].token
     for name, tokens, says in (
         ("clean", finding.clean, answer),

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from clearhead.messages import say
 from clearhead.units import WrittenUnit
 
 COLOURS = {"query": "#9b7be0", "key": "#e08f3c", "value": "#4a8fd8", "plain": ""}
@@ -57,9 +58,11 @@ def fit_right(text: str, width: int) -> str:
     return " " * (len(fitted) - len(fitted.rstrip(" "))) + fitted.rstrip(" ")
 
 
-def heading(finding: Any, term: str, question: str) -> Text:
-    """The model, what the field calls this, and the question in plain words."""
-    return Text.assemble((str(getattr(finding, "model", "")), "bold"), f"  {term}: {question}\n")
+def heading(finding: Any, about: str = "", model: str | None = None) -> Text:
+    """The model (or models), the question as every list has it, and what of the finding is shown."""
+    title = say(f"questions.{finding.kind}.title")
+    model = finding.model if model is None else model
+    return Text.assemble((model, "bold"), f"  {title}", (f"  {about}" if about else "", "dim"), "\n")
 
 
 def footnote(text: str) -> Text:
@@ -93,7 +96,7 @@ def step_words(unit: WrittenUnit) -> str:
 
 
 def candidate_table(guesses: list[tuple[str, float]], tokens: bool = True) -> Table:
-    """Candidates with their chances, as a number and as a bar against the best. Of tokens, spaces are shown."""
+    """Candidates with their probabilities, as a number and as a bar against the best. Of tokens, spaces are shown."""
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
     best = max((probability for _, probability in guesses), default=1.0) or 1.0
     for token, probability in guesses:

@@ -50,7 +50,7 @@ def draw_next_tokens(
 
 
 def _ranked(finding: NextTokens, width: int, numbered: bool) -> Table:
-    """A row each: number, token, chance, bar. The bar takes what is left of the width."""
+    """A row each: number, token, probability, bar. The bar takes what is left of the width."""
     words = [show_spaces(candidate.token) for candidate in finding.candidates]
     percentages = [f"{candidate.probability:.2%}" for candidate in finding.candidates]
     number = len(str(len(words))) + 2 if numbered else 0
@@ -76,7 +76,7 @@ def _ranked(finding: NextTokens, width: int, numbered: bool) -> Table:
 
 
 def draw_sampling(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "sampling", "how the next token is drawn")
+    yield heading(finding)
     yield Text(f"{one_line(finding.source)} → " if finding.source else one_line(finding.text), style="dim")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("token", no_wrap=True)
@@ -104,9 +104,9 @@ def draw_sampling(finding: Any, width: int) -> Iterator[RenderableType]:
 def draw_beams(finding: Any, width: int) -> Iterator[RenderableType]:
     greedy = finding.beams == 1
     if greedy:
-        yield heading(finding, "greedy decoding", "what was taken, and what stood next in line")
+        yield heading(finding, "one beam, which is greedy decoding: what was taken, and what stood next in line")
     else:
-        yield heading(finding, "beam search", "how the answer was searched")
+        yield heading(finding)
     if finding.source or finding.text:
         yield Text(one_line(finding.source or finding.text) + (" →" if finding.source else ""), style="dim")
     best = set(finding.answers[0].nodes) if finding.answers else set()
@@ -134,7 +134,7 @@ def draw_beams(finding: Any, width: int) -> Iterator[RenderableType]:
 
 
 def draw_caching(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "KV cache", "what it saves")
+    yield heading(finding)
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("writes", no_wrap=True, max_width=16, overflow="ellipsis")
     for name in ("has read", "computed", "without it", "with it"):

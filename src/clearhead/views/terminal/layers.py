@@ -13,7 +13,7 @@ from clearhead.views.terminal.elements import ACCENT, fit, footnote, header, hea
 
 
 def draw_hidden_states(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "logit lens", "when did the model make up its mind")
+    yield heading(finding)
     across = max(1, (width - 10) // 13)
     for first in range(0, min(len(finding.positions), across * 4), across):
         places = range(first, min(first + across, len(finding.positions)))
@@ -35,7 +35,7 @@ def draw_hidden_states(finding: Any, width: int) -> Iterator[RenderableType]:
 
 def draw_comparison(finding: Any, width: int) -> Iterator[RenderableType]:
     names = [show_spaces(one.text) for one in finding.candidates]
-    yield heading(finding, "logit lens", f"which one does it lean to: {' or '.join(names)}")
+    yield heading(finding, " or ".join(names))
     yield Text(" " * 10 + "".join(fit(name, 10) + " " for name in names), style="bold")
     for n, name in layer_rows(finding.layers):
         line = Text(f"{name:>9} ", style="dim")
@@ -54,9 +54,7 @@ def _rank_style(rank: int) -> str:
 def draw_similarity(finding: Any, width: int) -> Iterator[RenderableType]:
     one = finding.a == finding.b
     names = finding.a if one else f"{finding.a} and {finding.b}"
-    question = "which layers see alike" if one else "where do they see alike"
-    measure = finding.measure.upper() + (", unbiased" if finding.unbiased else "")
-    yield Text.assemble((names, "bold"), f"  {question}: {measure}\n")
+    yield heading(finding, finding.measure.upper() + (", unbiased" if finding.unbiased else ""), names)
     order = list(reversed(range(len(finding.layers_a))))
     rows = [str(finding.layers_a[n]) for n in order]
 

@@ -16,11 +16,7 @@ from clearhead.views.terminal.elements import BAR_WIDTH, COLOURS, bar, footnote,
 def draw_positions(finding: Any, width: int) -> Iterator[RenderableType]:
     for scheme in finding.schemes:
         side = f"{scheme.side}, " if scheme.side else ""
-        yield heading(
-            finding,
-            "position encoding",
-            f"how it knows the order: {side}{scheme.way.replace('-', ' ')}, {scheme.where}",
-        )
+        yield heading(finding, f"{side}{scheme.way.replace('-', ' ')}, {scheme.where}")
         values = scheme.values
         if scheme.columns == "dimension":  # neighbouring dimensions share a cell where there are too many
             fitting = max(1, min(values.shape[1], (width - 8) // 2))
@@ -32,7 +28,7 @@ def draw_positions(finding: Any, width: int) -> Iterator[RenderableType]:
 
 
 def draw_parameters(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "parameters", f"where the {finding.total:,} live")
+    yield heading(finding, f"{finding.total:,}")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
     table.add_column("part", overflow="fold")
     for name in ("parameters", "share"):

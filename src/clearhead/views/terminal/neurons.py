@@ -23,7 +23,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def draw_neurons(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "neuron activations", "what do these neurons answer to")
+    yield heading(finding)
     most = float(np.nanmax(np.abs(finding.activations))) or 1.0
     clusters = getattr(finding, "clusters", None)
     order = sorted(range(len(finding.neurons)), key=lambda n: (clusters[n] if clusters else 0, n))
@@ -35,7 +35,7 @@ def draw_neurons(finding: Any, width: int) -> Iterator[RenderableType]:
 
 
 def draw_top_tokens(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "top activating tokens", f"what excites neuron {finding.layer}·{finding.neuron} most")
+    yield heading(finding, f"neuron {finding.layer}·{finding.neuron}")
     for one in finding.contexts:
         line = Text(f"{one.activation:8.3f}  ", style="dim")
         strongest = [max(0.0, value) for value in one.activations]
@@ -46,7 +46,7 @@ def draw_top_tokens(finding: Any, width: int) -> Iterator[RenderableType]:
 
 
 def draw_factors(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "neuron factors", "what fires together")
+    yield heading(finding)
     names = unit_names(finding.tokens)
     for n, row in enumerate(finding.factors):
         high = float(row.max()) or 1.0

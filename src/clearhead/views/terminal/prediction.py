@@ -14,7 +14,7 @@ _LABELS = 10  # of a classifier, before the rest is summed up
 
 
 def draw_prediction(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, "prediction", f"what it answers, {finding.task}")
+    yield heading(finding, finding.task)
     names = unit_names(finding.tokens)
     for answer in finding.answers:
         best = answer.choices[0]

@@ -49,8 +49,8 @@ def draw_similarity_study(finding: Any, width: int) -> Iterator[RenderableType]:
         table.add_row(Text(row.vectors), *(f"{number:.2f}" for number in numbers if number is not None))
     yield table
     yield Text(
-        f"Mean cosines of {finding.pairs} pairs. AUC: the chance that a pair that is alike has a higher cosine than "
-        "one that is not; 0.50 is a guess.",
+        f"Mean cosines of {finding.pairs} pairs. AUC: the probability that a pair that is alike has a higher cosine "
+        "than one that is not; 0.50 is a guess.",
         "dim",
     )
     yield Text(finding.conclusion)

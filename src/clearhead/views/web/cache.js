@@ -147,7 +147,7 @@ function work(c) {
     "div",
     { class: "ch-part" },
     el("p", { class: "ch-name" }, c.words("cache_work")),
-    el("div", { class: "ch-ranked ch-chances" }, head, rows),
+    el("div", { class: "ch-ranked ch-probabilities" }, head, rows),
     el("p", { class: "ch-say", "data-saved": saved }, total),
   );
 }

@@ -1,4 +1,4 @@
-// Candidates with their chances: a token, a number, and a bar against the best.
+// Candidates with their probabilities: a token, a number, and a bar against the best.
 
 import { el, rove } from "./dom.js";
 import { percent } from "./scale.js";
@@ -7,7 +7,7 @@ import { signed, visible } from "./tokens.js";
 /** list: [{token, probability, tip}]. With `pick`, each can be chosen.
  *  whole: bars are against 100 % rather than the best; words: the tokens are plain words, whose spaces are no signs */
 export function ranked(c, list, { pick, hue = "v", picked = null, whole = false, words = false } = {}) {
-  const best = whole ? 1 : Math.max(...list.map((one) => one.probability), c.options?.mostChance ?? 0, 1e-12);
+  const best = whole ? 1 : Math.max(...list.map((one) => one.probability), c.options?.highestProbability ?? 0, 1e-12);
   const rows = list.map((one, n) => {
     const parts = [
       el("span", {}, words ? one.token : signed(one.token)),

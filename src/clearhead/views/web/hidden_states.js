@@ -68,7 +68,7 @@ function band(c, first, count, across) {
         `${scale.percent(probabilities[r][k], 1)}`;
       return `${where}\n${answer}\n${c.words("best_here")} ${top[r][k]
         .slice(0, 5)
-        .map(([text, chance]) => `${visible(text)} ${scale.percent(chance, 1)}`)
+        .map(([text, probability]) => `${visible(text)} ${scale.percent(probability, 1)}`)
         .join("  ")}`;
     },
     picked: own.includes(c.state.position) ? { row: c.state.layer, column: c.state.position - first } : null,

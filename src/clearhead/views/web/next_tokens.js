@@ -1,4 +1,4 @@
-// What may come next: the likeliest tokens with their chances; choosing one goes on.
+// What may come next: the likeliest tokens with their probabilities; choosing one goes on.
 
 import { el } from "./dom.js";
 import { figure } from "./figure.js";

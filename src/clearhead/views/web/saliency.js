@@ -123,7 +123,7 @@ function onText(c, box) {
       [
         visible(output.text),
         output.against && `${c.words("rather_than")} ${visible(output.against)}`,
-        scale.isNumber(output.probability) && c.words("chance", { p: scale.percent(output.probability, 1) }),
+        scale.isNumber(output.probability) && c.words("probability", { p: scale.percent(output.probability, 1) }),
       ]
         .filter(Boolean)
         .join(" · "),

@@ -1,4 +1,4 @@
-// How the next token is drawn: the chances before and after temperature, top-k and top-p, which the reader can move.
+// How the next token is drawn: the probabilities before and after temperature, top-k and top-p, which the reader can move.
 
 import { el } from "./dom.js";
 import { figure } from "./figure.js";
@@ -31,7 +31,7 @@ const view = {
 };
 
 /** What the filters of `generate` do, in their order: temperature, top-k, top-p. logits: the highest first.
- *  Gives the chances after all of them, how many tokens are left, and the share that each cut took. */
+ *  Gives the probabilities after all of them, how many tokens are left, and the share that each cut took. */
 export function shaped(logits, { temperature, top_k, top_p }) {
   const count = logits.length;
   const weight = new Float64Array(count);
@@ -164,7 +164,7 @@ function body(c, box) {
       bar.style.width = `${(value / most) * 100}%`;
       ghost.style.width = `${(before.of(n) / most) * 100}%`;
     });
-    // Of the chances after the temperature: what top-k took, what top-p took of the remainder, what is left.
+    // Of the probabilities after the temperature: what top-k took, what top-p took of the remainder, what is left.
     const k = after.cut.top_k,
       p = (1 - k) * after.cut.top_p,
       stays = 1 - k - p;
@@ -194,7 +194,7 @@ function body(c, box) {
   }
   const list = el(
     "div",
-    { class: "ch-ranked ch-chances" },
+    { class: "ch-ranked ch-probabilities" },
     el(
       "div",
       { class: "ch-choice ch-headline" },

@@ -46,7 +46,8 @@ const view = {
       for (const column of step.columns)
         for (const [k, value] of column.numbers.entries())
           yield [n + 1, step.title, step.tap, column.label, (step.tokens ?? finding.tokens)[k], value];
-      for (const [token, chance] of step.guesses) yield [n + 1, step.title, step.tap, "probability", token, chance];
+      for (const [token, probability] of step.guesses)
+        yield [n + 1, step.title, step.tap, "probability", token, probability];
     }
   },
 };

@@ -41,7 +41,7 @@ export const WORDS = {
   output: ["output", "输出"],
   input: ["input", "输入"],
   effect: ["effect", "效果"],
-  chance: ["chance {p}", "概率 {p}"],
+  probability: ["probability {p}", "概率 {p}"],
   rank: ["rank", "名次"],
   rank_n: ["rank {n}", "第 {n} 名"],
   or: [" or ", "还是"],
@@ -329,7 +329,7 @@ export const WORDS = {
 
   next_title: ["What may come next?", "接下来可能是什么？"],
   next_reading: [
-    "These {count} hold {shown} of all chances; bars are against the likeliest. Entropy {entropy} bits: as " +
+    "These {count} hold {shown} of the probability; bars are against the likeliest. Entropy {entropy} bits: as " +
       "unsure as a fair choice among {many} of the {vocabulary} tokens. Choose one to go on.",
     "这 {count} 个占全部概率的 {shown}；条形以最可能者为准。熵为 {entropy} 比特：相当于在 {vocabulary} " +
       "个词元中的 {many} 个里公平抽取。选择一个继续。",
@@ -477,20 +477,23 @@ export const WORDS = {
   prediction_title_replaced: ["Which tokens were replaced?", "哪些词元被替换过？"],
   prediction_title_span: ["Where is the answer?", "答案在哪里？"],
   prediction_reading_label: [
-    "One of these labels; their chances sum to 100 %.",
+    "One of these labels; their probabilities sum to 100 %.",
     "这些标签中的一个；概率之和为 100 %。",
   ],
-  prediction_reading_labels: ["Each label for itself: the chance that it applies.", "每个标签单独判断：适用的概率。"],
+  prediction_reading_labels: [
+    "Each label for itself: the probability that it applies.",
+    "每个标签单独判断：适用的概率。",
+  ],
   prediction_reading_number: [
     "The number as the head gives it; it is no probability.",
     "输出头直接给出的数值，不是概率。",
   ],
   prediction_reading_next_sentence: [
-    "Read off the first token, [CLS], which has looked at both sentences; the two chances sum to 100 %.",
+    "Read off the first token, [CLS], which has looked at both sentences; the two probabilities sum to 100 %.",
     "由首个词元 [CLS] 得出，它看过两个句子；两个概率之和为 100 %。",
   ],
   prediction_reading_word: [
-    "The likeliest words for each gap, with their chances; bars are against the likeliest.",
+    "The likeliest words for each gap, with their probabilities; bars are against the likeliest.",
     "每个空缺最可能的词及其概率；条形以最可能者为准。",
   ],
   prediction_reading_token_label: [
@@ -502,7 +505,7 @@ export const WORDS = {
     "该处原本是另一个词元的可能性；颜色越暖越可能。",
   ],
   prediction_reading_span: [
-    "The likeliest places in the second text: chance of the beginning times chance of the end.",
+    "The likeliest places in the second text: probability of the beginning times probability of the end.",
     "第二段文本中最可能的位置：起点概率乘终点概率。",
   ],
   prediction_rest: ["and {count} more, {share} together", "另有 {count} 个，合计 {share}"],
@@ -529,7 +532,7 @@ export const WORDS = {
   sampling_before: ["before", "之前"],
   sampling_after: ["after", "之后"],
   sampling_cut: ["cut", "被去掉"],
-  sampling_mass: ["What happens to the chances", "概率的去向"],
+  sampling_mass: ["What happens to the probabilities", "概率的去向"],
   sampling_left: ["{count} tokens can be drawn: {share}", "可抽取 {count} 个词元：{share}"],
   sampling_by_top_p: ["cut by top-p: {share}", "被 top-p 去掉：{share}"],
   sampling_by_top_k: ["cut by top-k: {share}", "被 top-k 去掉：{share}"],

@@ -123,7 +123,7 @@ stood there. It needs no labels, only text, and there is plenty of that. Hide a 
         title: { en: "Which word is hidden here?", zh: "这里藏着哪个词？" },
         read: {
           en:
-            "The likeliest words for each [MASK], with their chances. Write “went into the house” after the " +
+            "The likeliest words for each [MASK], with their probabilities. Write “went into the house” after the " +
             "gap: the guess changes, since both sides are read.",
           zh: "每个 [MASK] 最可能的词及其概率。把空缺后面改成 went into the house 试试：猜测会变，因为两边都读。",
         },
@@ -208,7 +208,7 @@ BERT 可以读一句，也可以读两句。最前面是 \`[CLS]\`，它不代�
               title: { en: "Does the second sentence follow the first?", zh: "第二句接得上第一句吗？" },
               read: {
                 en:
-                  "Read off [CLS] alone; the two chances sum to 100 %. The gap is filled with both sentences in " +
+                  "Read off [CLS] alone; the two probabilities sum to 100 %. The gap is filled with both sentences in " +
                   "view: compare the guess with the first figure.",
                 zh: "只从 [CLS] 读出，两个概率之和为 100 %。填空时两句都看：与第一幅图的猜测比一比。",
               },
@@ -262,7 +262,7 @@ BERT 成名就在这里。这一摞层已经从普通文本学会了阅读。要
               text: reader.review,
               title: { en: "Is it kind?", zh: "是好评吗？" },
               read: {
-                en: "The chances of the labels sum to 100 %. Write your own review; put a “not” into it.",
+                en: "The probabilities of the labels sum to 100 %. Write your own review; put a “not” into it.",
                 zh: "各标签的概率之和为 100 %。写一条你自己的影评，再加一个 not 试试。",
               },
             }
@@ -329,7 +329,7 @@ Two labels or many, the recipe is the same. This one sorts what customers write 
               text: reader.message,
               title: { en: "What does the customer want?", zh: "客户想要什么？" },
               read: {
-                en: "The likeliest label first; all chances sum to 100 %.",
+                en: "The likeliest label first; all probabilities sum to 100 %.",
                 zh: "最可能的标签在前；所有概率之和为 100 %。",
               },
             }

@@ -67,7 +67,7 @@ ${model(reader).zh}上面的句子可以随时修改，每幅图都会重新计�
         title: { en: "What may come next?", zh: "接下来可能是什么？" },
         read: {
           en:
-            "The ten likeliest tokens with the chances the model gives them; ␣ is a space. Choose one: it joins " +
+            "The ten likeliest tokens with the probabilities the model gives them; ␣ is a space. Choose one: it joins " +
             "your sentence, and the model guesses again.",
           zh: "最可能的十个词元，以及模型给它们的概率；␣ 表示空格。点一个，它就接到你的句子后面，模型接着再猜。",
         },
@@ -193,11 +193,11 @@ figure counts both for the next twelve tokens that the model writes. It counts p
         en: `
 ## Choosing
 
-The model gives chances. It does not choose. Always taking the likeliest token, *greedy* decoding, is safe and soon
-goes round in circles. Drawing by the chances is livelier, but every now and then something very unlikely slips in and
+The model gives probabilities. It does not choose. Always taking the likeliest token, *greedy* decoding, is safe and
+soon goes round in circles. Drawing by probability is livelier, but every now and then something very unlikely slips in and
 spoils the rest. Three knobs lie between the two:
 
-- **Temperature** divides the scores before they become chances. Below 1 the likely gets likelier; above 1 the
+- **Temperature** divides the scores before they become probabilities. Below 1 the likely gets likelier; above 1 the
   differences shrink.
 - **Top-k** keeps the k likeliest tokens and drops the others.
 - **Top-p** keeps as many as it takes to reach a share p: few where the model is sure, many where it is not.`,
@@ -230,8 +230,8 @@ spoils the rest. Three knobs lie between the two:
         },
         read: {
           en:
-            "The outline is the chance as the model gives it, the bar what the three settings make of it. Move " +
-            "them: the chances are computed anew from the model’s scores. The draws are real ones, each with a " +
+            "The outline is the probability as the model gives it, the bar what the three settings make of it. Move " +
+            "them: the probabilities are computed anew from the model’s scores. The draws are real ones, each with a " +
             "seed of its own.",
           zh:
             "空心框是模型给出的概率，实心条是三个设置作用之后的概率。移动滑块，概率便由模型的得分重新算出。" +

@@ -106,7 +106,7 @@ them.`,
         read: {
           en:
             "A column for each candidate, layers from bottom to top; the number is its rank among all tokens, " +
-            "and ▸ marks the one that is ahead. Hover a cell for its chance.",
+            "and ▸ marks the one that is ahead. Hover a cell for its probability.",
           zh: "每列一个候选词，层自下而上；数字是它在全部词元中的名次，▸ 标出领先的一个。悬停可看概率。",
         },
       }),

@@ -183,8 +183,8 @@ words differently, the links cross.`,
 ## From a vector to a word
 
 At the top of the decoder one vector is left. It is multiplied with the vector of every token in the vocabulary, and
-softmax makes chances of the results. Type what has been written so far, in the language of the translation, and see
-what would come next.`,
+softmax turns the results into probabilities. Type what has been written so far, in the language of the translation,
+and see what would come next.`,
         zh: `
 ## 从向量到词
 
@@ -200,7 +200,7 @@ what would come next.`,
         params: { target: begun(reader), k: 8 },
         title: { en: "What would the model write next?", zh: "模型接下来会写什么？" },
         read: {
-          en: "The likeliest tokens with their chances. A flat list means the model hesitates.",
+          en: "The likeliest tokens with their probabilities. A flat list means the model hesitates.",
           zh: "最可能的词元及其概率。各项相差不大，说明模型拿不定主意。",
         },
       }),
@@ -236,7 +236,7 @@ greedy decoding again.`,
         read: {
           en:
             "Time runs from left to right. Each column holds the candidates of one step; grey ones were " +
-            "dropped. Move the slider to watch the tree grow, hover a token for its chances.",
+            "dropped. Move the slider to watch the tree grow, hover a token for its probability.",
           zh: "时间从左到右。每列是一步的候选，灰色的被放弃。拖动滑块看树怎样生长，悬停词元可看概率。",
         },
       }),
