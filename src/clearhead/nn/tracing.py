@@ -44,7 +44,7 @@ def is_tracing() -> bool:
     return bool(_open_traces) and any(trace._thread == threading.get_ident() for trace in tuple(_open_traces))
 
 
-def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
+def tap_points(model: Any) -> dict[str, tuple[nn.Module, str]]:
     """Every tensor that `model` announces: full name -> (module, the module's own name for it)."""
     points: dict[str, tuple[nn.Module, str]] = {}
 
@@ -57,8 +57,18 @@ def tap_points(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
             name = renamed.get(child_name, child_name)
             walk(child, f"{path}{name}." if name else path)
 
-    walk(model, "")
+    walk(_network(model), "")
     return points
+
+
+def _network(model: Any) -> nn.Module:
+    """The model itself, or the one inside what `ch.load` returns, which holds it as .model."""
+    network = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if not isinstance(network, nn.Module):
+        raise InputError(
+            f"A model (a torch module, or what ch.load returns) is needed here, not {type(model).__name__}."
+        )
+    return network
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
@@ -112,7 +122,7 @@ class Trace(Mapping[str, Tensor]):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Any,
         *patterns: str,
         replace: Mapping[str, Callable[[Tensor], Tensor] | Tensor] | None = None,
         detach: bool = False,
@@ -120,13 +130,8 @@ class Trace(Mapping[str, Tensor]):
         last: bool = False,
         every: bool = False,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            inner = getattr(model, "model", None)  # what ch.load returns holds its network as .model
-            if not isinstance(inner, nn.Module):
-                raise InputError(f"trace needs a model (a torch module), not {type(model).__name__}.")
-            model = inner
-        self.model = model
-        self._points = tap_points(model)
+        self.model = _network(model)
+        self._points = tap_points(self.model)
         self._kept: dict[tuple[int, str], str] = {}
         self._replaced: dict[tuple[int, str], tuple[str, Callable[[Tensor], Tensor] | Tensor]] = {}
         for pattern in patterns:

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import InputError
 from clearhead.generate import Options
+from clearhead.generation_options import GenerationFields
+from clearhead.pipeline.batches import texts_of
 from clearhead.pipeline.task_params import all_task_params, task_params
-from clearhead.schema import fields_of
+from clearhead.schema import Field, fields_of
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
+
+_OPTIONS = fields_of(GenerationFields).keys()
+_BATCH_SIZE = Field(name="batch_size", type=int, default=16, least=1)
 
 
 def translate(pipe: TextPipeline, text: str | list[str], **options: Any) -> str | list[str]:
@@ -52,13 +57,33 @@ def _translation(pipe: TextPipeline, tasks: list[str], options: dict[str, Any]) 
 
 
 def _write(pipe: TextPipeline, text: str | list[str], task: str, options: dict[str, Any]) -> str | list[str]:
-    """`generate` with what the checkpoint says of the task: words to begin with, and options that it prefers."""
+    """`generate` with what the checkpoint says of the task: words to begin with, and options that it prefers.
+
+    batch_size   so many texts of a list at once, those of similar length together
+    """
     stored = task_params(pipe.model.config, task)
     prefix = stored.get("prefix") or ""
+    options = {name: value for name, value in stored.items() if name in _OPTIONS} | options
+    batch_size = _BATCH_SIZE.check(options.pop("batch_size", _BATCH_SIZE.default))
+    texts = [one if one.startswith(prefix) else prefix + one for one in texts_of(text)]
+    copies = options.get("num_return_sequences") or 1
+    seeds = _seeds(pipe, len(texts), options)
+    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+    written: dict[int, list[str]] = {}
+    for start in range(0, len(texts), batch_size):
+        chosen = order[start : start + batch_size]
+        own = {} if seeds is None else {"seed": [seed for n in chosen for seed in seeds[n]]}
+        answers = pipe.generate([texts[n] for n in chosen], truncation=True, **options | own)
+        written |= {n: answers[place * copies : (place + 1) * copies] for place, n in enumerate(chosen)}
+    given = [answer for n in range(len(texts)) for answer in written[n]]
+    return given[0] if isinstance(text, str) and copies == 1 else given
 
-    def prefixed(one: Any) -> Any:
-        return prefix + one if isinstance(one, str) and not one.startswith(prefix) else one
 
-    preferred = {name: value for name, value in stored.items() if name in fields_of(Options)}
-    given = [prefixed(one) for one in text] if isinstance(text, list | tuple) else prefixed(text)
-    return pipe.generate(given, truncation=True, **preferred | options)
+def _seeds(pipe: TextPipeline, texts: int, options: dict[str, Any]) -> list[list[int]] | None:
+    """Those of each text, as `generate` would give them: a text has its own, whichever batch it comes to be in."""
+    given = {name: options[name] for name in ("seed", "num_beams", "num_return_sequences") if name in options}
+    seeds = Options.from_keywords(given, pipe.model.generation).seeds(texts) if given.get("seed") is not None else None
+    if seeds is None:
+        return None
+    each = len(seeds) // texts
+    return [seeds[n * each : (n + 1) * each] for n in range(texts)]
