@@ -81,7 +81,7 @@ def _write(pipe: TextPipeline, text: str | list[str], task: str, options: dict[s
 
 def _seeds(pipe: TextPipeline, texts: int, options: dict[str, Any]) -> list[list[int]] | None:
     """Those of each text, as `generate` would give them: a text has its own, whichever batch it comes to be in."""
-    given = {name: options[name] for name in ("seed", "num_beams", "num_return_sequences") if name in options}
+    given: dict[str, Any] = {n: options[n] for n in ("seed", "num_beams", "num_return_sequences") if n in options}
     seeds = Options.from_keywords(given, pipe.model.generation).seeds(texts) if given.get("seed") is not None else None
     if seeds is None:
         return None
