@@ -46,10 +46,6 @@ class TokenizerError(ClearheadError, ValueError):
     """A tokenizer cannot be loaded, trained or used as asked."""
 
 
-class TokenizerNotBuilt(TokenizerError):
-    """The files of a tokenizer do not hold all that it needs; the model beside them can still be used."""
-
-
 class TraceError(ClearheadError, KeyError):
     """A trace was asked for a tensor that the model does not announce."""
 

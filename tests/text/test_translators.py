@@ -1,6 +1,7 @@
 """Tokenizers of translators and summarisers: language codes, two SentencePiece models, ids of their own."""
 
 import json
+import pickle
 import random
 
 import pytest
@@ -230,3 +231,34 @@ def test_another_file_is_no_pegasus_model(tmp_path, unigram):
     folder(tmp_path, {"spiece.model": unigram}, {"tokenizer_class": "PegasusTokenizer"})
     with pytest.raises(TokenizerError, match="starts with padding"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Recommended")
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_marian_pieces_that_vocab_json_lacks_are_cut_and_unknown(tmp_path, request, kind):
+    """They compete for the text like any other; what would be cut without them has other ids, not unknown ones."""
+    data, rng = request.getfixturevalue(kind), random.Random(3)
+    pieces = [piece.text for piece in parse(data).pieces[3:]]
+    kept = [text for text in pieces if rng.random() < 0.7]
+    assert {text for text in pieces if len(text) > 2} - set(kept)  # words are among those left out
+    ids = {text: n for n, text in enumerate(["</s>", "<unk>", *kept, "<pad>"])}
+    (tmp_path / "a").mkdir()
+    files = {"source.spm": data, "target.spm": data, "vocab.json": ids}
+    folder(tmp_path / "a", files, {"source_lang": "en", "target_lang": "x"})
+    (tmp_path / "a" / "config.json").write_text('{"model_type": "marian"}')
+    tok = load_tokenizer(tmp_path / "a")
+    tok.save(tmp_path / "b")
+    texts = [*PLAIN, "<s> a</s> <pad>", *(awkward(rng, accents=False, runs=False).strip() for _ in range(100))]
+    for where in ("a", "b"):  # as published, and as saved here
+        ours, theirs = load_tokenizer(tmp_path / where), transformers.MarianTokenizer.from_pretrained(tmp_path / where)
+        assert len(ours) == len(theirs) == len(ids)
+        assert (ours.bos_token, ours.model_max_length) == (theirs.bos_token, theirs.model_max_length) == (None, 512)
+        for text in texts:
+            wanted = theirs(text, text_target=text)
+            assert dict(ours(text, text_target=text)) == dict(wanted), ascii(text)
+            assert ours.decode(wanted["labels"], skip_special_tokens=True) == theirs.decode(
+                wanted["labels"], skip_special_tokens=True
+            )
+    assert ours("The man walked", return_offsets_mapping=True)["offset_mapping"][-2][1] == len("The man walked")
+    copied = pickle.loads(pickle.dumps(tok))
+    assert copied(texts, text_target=texts) == tok(texts, text_target=texts)

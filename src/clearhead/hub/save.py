@@ -16,6 +16,7 @@ from clearhead.hub.config import CONFIG, GENERATION
 from clearhead.hub.sentence import SentenceModules, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
+from clearhead.text import Tokenizer
 from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
 
 # what a configuration and a generation_config.json both say
@@ -96,7 +97,13 @@ def write_description(folder: Path, model: Model, codec: Codec | None) -> None:
         shared = {key: value for key, value in shared.items() if value is not None}
         write_json(folder / GENERATION, shared | model.generation, CheckpointError, sort_keys=True)
     if codec is not None:
-        codec.save(folder)
+        (_within_positions(codec, model) if isinstance(codec, Tokenizer) else codec).save(folder)
+
+
+def _within_positions(tokenizer: Tokenizer, model: Model) -> Tokenizer:
+    """The tokenizer as it is saved: truncation cuts texts to what the model can read, here and in `transformers`."""
+    limits = [stack.embed.max_length for stack in model.stacks.values()]  # the encoder's first
+    return tokenizer.limited_to(limits[0], limits[-1])
 
 
 def _check_target(target: Path, overwrite: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, overload
 from torch import Tensor
 
 from clearhead import hub
-from clearhead.errors import InputError, TokenizerError, TokenizerNotBuilt
+from clearhead.errors import ClearheadError, InputError, TokenizerError
 from clearhead.generate import Grammar, Options, PromptCache
 from clearhead.models import Model
 from clearhead.pipeline.answer import answer
@@ -25,6 +26,8 @@ from clearhead.pipeline.search import SearchHit, search
 from clearhead.pipeline.tag import Entity, tag
 from clearhead.pipeline.translate import summarize, translate
 from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
+
+log = logging.getLogger("clearhead")
 
 # task of the head -> the method that does its job
 JOBS = {
@@ -64,8 +67,9 @@ class TextPipeline(Pipeline):
         try:
             if has_tokenizer(where):
                 tokenizer = load_tokenizer(where)
-        except TokenizerNotBuilt as error:  # the model takes token ids
+        except ClearheadError as error:  # the model takes token ids
             missing = str(error)
+            log.warning("The model is loaded without its tokenizer, so it takes token ids only. %s", missing)
         sentence = hub.read_sentence(Path(folder), model.dtype, model.device) if model.task == "features" else None
         return cls(model, tokenizer, name, sentence, missing)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead import files
-from clearhead.errors import TokenizerError
+from clearhead.errors import ClearheadError, TokenizerError
 
 SENTENCEPIECE_FILES = (
     "spiece.model",
@@ -60,7 +60,7 @@ def library_errors(path: Path) -> Iterator[None]:
     """Turns whatever the wrapped library raises over a file's contents into an error that names the file."""
     try:
         yield
-    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, ClearheadError):
         raise
     except BaseException as error:  # a panic in the library is not an Exception
         raise TokenizerError(f"{path} cannot be used: {error}. It is damaged, or of a kind not supported.") from error

@@ -24,15 +24,20 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list
     """Writes the files and returns them. Each appears whole or not at all.
 
     tokenizer.json is the tokenizer; tokenizer_config.json and special_tokens_map.json are how it is used; vocab.txt,
-    or vocab.json and merges.txt, are for programs that read the older formats. CTRL's can only be written in those.
+    or vocab.json and merges.txt, are for programs that read the older formats. What the wrapped library cannot write
+    (CTRL, Marian, M2M-100) is written in the files it was published as.
     """
     where = Path(folder)
     try:
         where.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TokenizerError(f"{where} cannot be made a folder: {error.strerror or error}.") from error
+    target = tokenizer.target if tokenizer.target is not tokenizer and tokenizer.languages is None else None
     if tokenizer.source_files is not None:
-        contents = tokenizer.source_files.files()
+        contents = dict(tokenizer.source_files.files())
+        if target is not None and target.source_files is not None:  # as published, both stand in one folder
+            contents |= target.source_files.files()
+            target = None
     else:
         contents = _vocabulary_files(tokenizer.backend)
         contents["tokenizer.json"] = _backend_as_loaded(tokenizer).to_str(pretty=True).encode("utf-8")
@@ -40,8 +45,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> list
         atomic_write(where / name, data, TokenizerError)
     write_json(where / "special_tokens_map.json", _special_tokens_map(tokenizer), TokenizerError)
     write_json(where / "tokenizer_config.json", _config(tokenizer), TokenizerError)
-    if tokenizer.target is not tokenizer and tokenizer.languages is None:  # the target has a model of its own
-        save_tokenizer(tokenizer.target, where / TARGET_FOLDER)
+    if target is not None:  # it has a model of its own
+        save_tokenizer(target, where / TARGET_FOLDER)
     return [where / name for name in (*contents, "special_tokens_map.json", "tokenizer_config.json")]
 
 

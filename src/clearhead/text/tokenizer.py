@@ -250,6 +250,15 @@ class Tokenizer(SpecialTokens):
 
     # ---- files
 
+    def limited_to(self, length: int | None, target_length: int | None) -> "Tokenizer":
+        """The same tokenizer for a model that reads, and writes, no more than so many tokens (None: any number)."""
+        other = copy.copy(self)
+        if length is not None:
+            other.model_max_length = min(self.model_max_length, length)
+        if self._target is not None:
+            other._target = self._target.limited_to(target_length, target_length)
+        return other
+
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Writes the files this library and `transformers` open; returns them. See `save_tokenizer`."""
         from clearhead.text.save import save_tokenizer  # the saver knows the tokenizer, not the other way round

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import tokenizers
 from tokenizers import AddedToken
@@ -117,18 +117,29 @@ class Vocabulary:
                 raise InputError(f"A new token must be a string that is not empty, but one is {token!r}.")
         return self._change(lambda b: b.add_special_tokens(tokens) if special_tokens else b.add_tokens(tokens))
 
+    def __copy__(self) -> Self:
+        """Shares the wrapped tokenizer, which nobody changes."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._changing = threading.Lock()
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
-        """For pickling and copying, as data loaders do: locks stay behind."""
-        state = self.__dict__.copy()
+        """For pickling, as data loaders do: locks stay behind, and so does what the wrapped library cannot write."""
+        state, backend = self.__dict__.copy(), self.backend
         del state["_changing"]
-        state["_backend"] = self.backend if self.source_files is None else self.backend.get_added_tokens_decoder()
+        rest = backend.get_added_tokens_decoder(), backend.post_processor, backend.encode_special_tokens
+        state["_backend"] = backend if self.source_files is None else rest
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         backend = state["_backend"]
         if self.source_files is not None:
-            added, backend = backend, self.source_files.build()
+            backend = self.source_files.build()
+            added, around, backend.encode_special_tokens = state["_backend"]
             backend.add_tokens([added[index] for index in sorted(added)])
+            if around is not None:
+                backend.post_processor = around
         self._backend = Backend(backend)
         self._changing = threading.Lock()

@@ -63,7 +63,7 @@ class Declared:
             content = content_of(value)
             if content in added:
                 named[name] = added[content]
-            elif content is None:
+            elif value is None:
                 named[name] = None
             elif name == "mask_token" and mask_lstrip and isinstance(value, str):
                 named[name] = AddedToken(content, lstrip=True, normalized=False, special=True)

@@ -14,6 +14,7 @@ from clearhead.text.builders import language_codes
 from clearhead.text.builders.bpe import MergesFiles, WordMergesFiles
 from clearhead.text.builders.ctrl import CtrlMergesFiles
 from clearhead.text.builders.overrides import override_bert_normalizer, override_prefix_space
+from clearhead.text.builders.piece_lookup import PieceLookupFiles
 from clearhead.text.builders.sentencepiece import SentencePieceFiles
 from clearhead.text.builders.sentencepiece_layouts import (
     AddLanguageCodes,
@@ -24,7 +25,6 @@ from clearhead.text.builders.sentencepiece_layouts import (
     add_target_codes,
     deberta_normalizers,
     pegasus_layout,
-    vocab_json_layout,
 )
 from clearhead.text.builders.templates import (
     BERT,
@@ -252,9 +252,9 @@ FAMILIES = (
     ),
     TokenizerFamily(
         "m2m_100",
-        SentencePieceFiles(
+        PieceLookupFiles(
             LanguageTemplate(language_codes.m2m_100),
-            layout=vocab_json_layout,
+            saved_class="M2M100Tokenizer",
             add_tokens=AddLanguageCodes(language_codes.m2m_100),
         ),
         {name: token for name, token in _ROBERTA_TOKENS.items() if name not in ("cls_token", "mask_token")},
@@ -278,10 +278,11 @@ FAMILIES = (
     ),
     TokenizerFamily(
         "marian",
-        SentencePieceFiles(END_ONCE, layout=vocab_json_layout, add_tokens=add_target_codes),
+        PieceLookupFiles(END_ONCE, saved_class="MarianTokenizer", add_tokens=add_target_codes),
         _T5_TOKENS,
         ("MarianTokenizer",),
         ("marian",),
+        settings={"model_max_length": 512},
     ),
 )
 _BY_NAME = {family.name: family for family in FAMILIES}

@@ -7,7 +7,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, models
 
-from clearhead.errors import TokenizerError, TokenizerNotBuilt
+from clearhead.errors import TokenizerError
 from clearhead.text.added_tokens import content_of
 from clearhead.text.builders.bpe import MergesFiles
 from clearhead.text.builders.declared import Declared, contents
@@ -39,6 +39,11 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
     if not where.is_dir():
         what = "is a file, not a folder" if where.exists() else "does not exist"
         raise TokenizerError(f"{where} {what}. Pass the folder that holds {_FILE_NAMES}.")
+    with library_errors(where):
+        return _open(where)
+
+
+def _open(where: Path) -> Tokenizer:
     saved = (where / "tokenizer.json").is_file()
     tokenizer = _open_json(where / "tokenizer.json", Declared.read(where)) if saved else _open_older(where)
     if (where / TARGET_FOLDER).is_dir():
@@ -76,7 +81,7 @@ def _open_older(folder: Path, piece_file: Path | None = None) -> Tokenizer:
     backend = built.backend
     for name, token in built.named_tokens.items():
         named.setdefault(name, AddedToken(token, special=True))
-    declared.register(backend, named, ids_from=path)
+    declared.register(backend, named, ids_from=None if piece_file else path)  # declared ids are those of the source
     _apply_settings(backend, declared)
     if files.template is not None:
         files.template.wrap(backend, contents(named), declared.config)
@@ -95,7 +100,7 @@ def _vocabulary_files(folder: Path, declared: Declared) -> tuple[VocabularyFiles
     """How to rebuild the tokenizer, and from which file. Guessing wrong would give wrong ids without a word: don't."""
     family = declared.family
     if family is not None and family.missing is not None:
-        raise TokenizerNotBuilt(
+        raise TokenizerError(
             f"The files say that this is a {declared.announced} tokenizer, which cannot be rebuilt from them: they "
             f"lack {family.missing}. Encode the text elsewhere and give the model its input_ids."
         )

@@ -7,7 +7,6 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from clearhead.errors import TokenizerError
 from clearhead.text.builders.sentencepiece_model import PieceType, SentencePieceModel, read_sentencepiece
 from clearhead.text.builders.templates import BOS_EOS, Config, Tokens, Wrapper
 from clearhead.text.builders.vocabulary_files import Built, VocabularyFiles
@@ -82,11 +81,11 @@ def named_pieces(model: SentencePieceModel) -> dict[str, str]:
 
 
 def pipeline(model: SentencePieceModel, before: Sequence[normalizers.Normalizer] = ()) -> tokenizers.Tokenizer:
-    """The model between the text steps it was trained with."""
+    """The model between the text steps it was trained with; a ValueError where it is of a kind not supported."""
     if model.algorithm not in (_UNIGRAM, _BPE):
-        raise TokenizerError("only unigram and BPE models are supported, and it is of another kind")
+        raise ValueError("only unigram and BPE models are supported, and it is of another kind")
     if model.whitespace_is_suffix or not model.escape_whitespaces:
-        raise TokenizerError("models that put spaces after words, or keep them unescaped, are not supported")
+        raise ValueError("models that put spaces after words, or keep them unescaped, are not supported")
     backend = tokenizers.Tokenizer(_unigram(model) if model.algorithm == _UNIGRAM else _bpe(model))
     backend.normalizer = normalizers.Sequence([*before, *_text_steps(model)])
     texts = {piece.text for piece in model.pieces}

@@ -10,7 +10,6 @@ from tokenizers import AddedToken, normalizers
 
 from clearhead.errors import TokenizerError
 from clearhead.text.added_tokens import content_of
-from clearhead.text.builders.bpe import read_ids
 from clearhead.text.builders.sentencepiece_model import Piece, PieceType, SentencePieceModel
 from clearhead.text.builders.templates import Config, Tokens
 from clearhead.text.languages import Languages
@@ -34,25 +33,6 @@ class FairseqLayout:
         mask = tokens.get("mask_token")
         if mask is not None and all(piece.text != mask for piece in rest):
             model.pieces.append(Piece(mask, 0.0, PieceType.CONTROL))
-
-
-def vocab_json_layout(model: SentencePieceModel, path: Path, tokens: Tokens, config: Config) -> None:
-    """Marian and M2M-100 keep the ids in vocab.json, which also holds the pieces of the other language."""
-    own = path.with_name("target_vocab.json")  # of two vocabularies, the target's
-    vocab = own if path.name == "target.spm" and own.is_file() else path.with_name("vocab.json")
-    if not vocab.is_file():
-        raise TokenizerError(f"{path.parent} has {path.name} but no vocab.json, where its family keeps the ids.")
-    ids, unknown = read_ids(vocab), str(tokens.get("unk_token"))
-    if unknown not in ids:
-        raise TokenizerError(f"vocab.json has no unknown token {unknown}, so it does not belong to this model.")
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise TokenizerError("vocab.json skips an id. The file is damaged; download it again.")
-    known = {piece.text: piece for piece in model.pieces if piece.type is PieceType.NORMAL}
-    model.pieces = [
-        Piece(text, 0.0, PieceType.UNKNOWN) if text == unknown else known.get(text, Piece(text, 0.0, PieceType.UNUSED))
-        for text in sorted(ids, key=ids.__getitem__)
-    ]
-    model.unk_id = ids[unknown]
 
 
 def pegasus_layout(model: SentencePieceModel, path: Path, tokens: Tokens, config: Config) -> None:
@@ -89,7 +69,7 @@ class CleaningNormalizers:
 
 def deberta_normalizers(config: Config) -> list[normalizers.Normalizer]:
     if config.get("split_by_punct", False):
-        raise TokenizerError("split_by_punct = true, which cuts texts at punctuation first, is not implemented")
+        raise ValueError("split_by_punct = true, which cuts texts at punctuation first, is not implemented")
     return [normalizers.Lowercase()] if config.get("do_lower_case", False) else []
 
 
