@@ -132,7 +132,7 @@ def test_integrated_gradients_are_complete(name):
     with torch.no_grad():
         for p in pipe.model.parameters():
             p.mul_(0.5)  # a gentler landscape: the axiom is about the limit of many steps
-    found = saliency(pipe, **SHORT[name], method="integrated-gradients", steps=96)
+    found = saliency(pipe, **SHORT[name], method="integrated-gradients", steps=48)
     changes = {
         side: lambda x, n=n: n.expand_as(x) for side, n in zip(sides_of(name), neutrals(pipe, name), strict=True)
     }

@@ -9,6 +9,7 @@ import random
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -79,6 +80,16 @@ def inputs(c: SimpleNamespace, batch: int = 3, time: int = 9, pad: str | None = 
     return out
 
 
+def answers(c: SimpleNamespace) -> tuple[dict[str, Tensor], Any, Any]:
+    """A batch padded on the right, what the reference says of it, and what ours says: computed once for all checks."""
+    if not hasattr(c, "answers"):
+        torch.default_generator.manual_seed(0)
+        given = inputs(c, pad="right")
+        with torch.no_grad():
+            c.answers = given, c.theirs(**given), c.ours(**given)
+    return c.answers
+
+
 def labels(c: SimpleNamespace, given: dict[str, Tensor]) -> dict[str, Tensor]:
     ids, batch = given["input_ids"], len(given["input_ids"])
     count = c.ours.config.num_labels
@@ -123,7 +134,10 @@ RESULTS = {"logits", "start_logits", "end_logits", "last_hidden_state", "pooler_
 
 def compare_outputs(c: SimpleNamespace, given: dict[str, Tensor], tolerance: float = 1e-5) -> None:
     with torch.no_grad():
-        theirs, ours = c.theirs(**given), c.ours(**given)
+        compare_answers(c, given, c.theirs(**given), c.ours(**given), tolerance)
+
+
+def compare_answers(c: SimpleNamespace, given: dict[str, Tensor], theirs: Any, ours: Any, tolerance=1e-5) -> None:
     real = given["attention_mask"].bool()
     found = 0
     for key in RESULTS & set(theirs.keys()):

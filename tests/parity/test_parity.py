@@ -13,8 +13,10 @@ from clearhead.nn import trace
 from .families import FAMILIES
 from .harness import (
     RESULTS,
+    answers,
     case,
     close,
+    compare_answers,
     compare_gradients,
     compare_layers,
     compare_outputs,
@@ -45,7 +47,10 @@ every_case = for_each(CASES)
 @pytest.mark.parametrize("pad", [None, "right"])
 def test_outputs(name, task, seed, pad):
     c = case(name, task, seed)
-    compare_outputs(c, inputs(c, pad=pad))
+    if pad == "right":
+        compare_answers(c, *answers(c))
+    else:
+        compare_outputs(c, inputs(c, pad=pad))
 
 
 @every_case
@@ -106,13 +111,12 @@ def test_loss_and_gradients(name, task, seed):
 @every_case
 def test_padded_batch_equals_one_by_one(name, task, seed):
     c = case(name, task, seed)
-    given = inputs(c, pad="right")
+    given, _, together = answers(c)
     if task == "multiple-choice":
         pytest.skip("its rows are compared with each other")
     if any(isinstance(module, Summary) and module.token in ("final", "mean") for module in c.ours.modules()):
         pytest.skip("this head reads the last position, or all of them, padding or not")
     with torch.no_grad():
-        together = c.ours(**given)
         for row in range(len(given["input_ids"])):
             length = int(given["attention_mask"][row].sum())
             alone = {
@@ -131,12 +135,9 @@ def test_padded_batch_equals_one_by_one(name, task, seed):
 @every_case
 def test_explicit_path_equals_fast_path(name, task, seed):
     c = case(name, task, seed)
-    given = inputs(c, pad="right")
-    names = "**.attention.weights"
-    with torch.no_grad():
-        fast = c.ours(**given)
-        with trace(c.ours, names) as seen:
-            explicit = c.ours(**given)
+    given, _, fast = answers(c)
+    with torch.no_grad(), trace(c.ours, "**.attention.weights") as seen:
+        explicit = c.ours(**given)
     assert seen
     real = given["attention_mask"].bool()
     for key in RESULTS & set(fast.keys()):
@@ -168,12 +169,12 @@ def test_cached_equals_uncached(name, task, seed):
 @every_case
 def test_bf16_is_sane(name, task, seed):
     c = case(name, task, seed)
-    given = inputs(c, pad="right")
+    given, _, full = answers(c)
     half = hub.load_model(c.folder, dtype="bfloat16")
     assert half.dtype == torch.bfloat16
     as_half = {k: v.bfloat16() if v.is_floating_point() else v for k, v in given.items()}
     with torch.no_grad():
-        full, rough = c.ours(**given), half(**as_half)
+        rough = half(**as_half)
     for key in RESULTS & set(full.keys()):
         assert rough[key].isfinite().all()
         drift = (rough[key].float() - full[key]).norm() / full[key].norm()
@@ -183,14 +184,13 @@ def test_bf16_is_sane(name, task, seed):
 @every_case
 def test_saved_here_opens_there_and_here(name, task, seed, tmp_path):
     c = case(name, task, seed)
-    given = inputs(c, pad="right")
+    given, theirs, ours = answers(c)
     hub.save_model(c.ours, tmp_path / "saved")
     there = c.ref.open(tmp_path / "saved", task)
     again = hub.load_model(tmp_path / "saved")
     assert again.task == task
     with torch.no_grad():
-        theirs, reopened = c.theirs(**given), there(**given)
-        ours, ours_again = c.ours(**given), again(**given)
+        reopened, ours_again = there(**given), again(**given)
     for key in (RESULTS | {"prediction_logits", "seq_relationship_logits", "sop_logits"}) & set(theirs.keys()):
         if theirs[key] is not None:
             # the same numbers; in memory aligned differently, a sum may round differently

@@ -198,7 +198,7 @@ def test_two_ranks_with_shards_compute_what_one_does(tmp_path):
     torch.save(start, tmp_path / "start.pt")
     step()
     step()
-    mp.spawn(_sharded, (str(tmp_path),), nprocs=2)
+    mp.start_processes(_sharded, (str(tmp_path),), nprocs=2, start_method="fork")  # what is imported stays so
     end = torch.load(tmp_path / "end.pt")
     for name, p in model.named_parameters():
         torch.testing.assert_close(end["weights"][name], p.detach(), rtol=1e-3, atol=1e-5)

@@ -1,20 +1,22 @@
 """Clearhead where the package of trained models is not installed: everything else works, and says how to get them."""
 
-import subprocess
-import sys
+import contextlib
 
 import pytest
+
+from tests.fork_server import run_python
 
 WITHOUT = "import sys; sys.modules['clearhead_zoo'] = None\n"
 INSTALL = 'pip install "clearhead[zoo]"'
 
 
-def run(code, *arguments, **options):
-    return subprocess.run([sys.executable, "-c", WITHOUT + code, *arguments], capture_output=True, text=True, **options)
+def run(code, *arguments, cwd="."):
+    with contextlib.chdir(cwd):
+        return run_python(["-c", WITHOUT + code, *arguments])
 
 
-def command(*arguments, **options):
-    return run("from clearhead.cli import main; main()", *arguments, **options)
+def command(*arguments, cwd="."):
+    return run("from clearhead.cli import main; main()", *arguments, cwd=cwd)
 
 
 def test_the_core_alone(tmp_path):
