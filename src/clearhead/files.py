@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import uuid
 import zlib
 from collections.abc import Iterator
@@ -157,6 +158,16 @@ def remove_parts(target: Path) -> None:
     """Remove what processes that were killed have left beside a target. For whoever is alone in writing it."""
     for part in target.parent.glob(f".{target.name}.*"):
         shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(missing_ok=True)
+
+
+def cache_folder(name: str) -> Path:
+    """Where the user's caches of this kind are kept. RuntimeError where there is no home folder.
+
+    A relative XDG_CACHE_HOME is passed over, as its specification asks: it would be whatever folder one works in.
+    """
+    named = Path(os.environ.get("XDG_CACHE_HOME") or ".")
+    root = named if named.is_absolute() else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    return root / "clearhead" / name
 
 
 def crc32(path: Path) -> int:

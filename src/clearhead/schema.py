@@ -41,6 +41,7 @@ class Field:
     expected      what the value must be, where the words that follow from the type are not the best
     hint          a sentence more for whoever got it wrong
     group         what it stands under in a list; `flags` and `metavar`: how a command line spells it
+    needs         the field of the same table without which this one has no effect
     """
 
     name: str = ""
@@ -59,6 +60,7 @@ class Field:
     group: str = ""
     flags: tuple[str, ...] = ()
     metavar: str = ""
+    needs: str = ""
 
     def __post_init__(self) -> None:
         if self.choices and self.type is Any:
@@ -274,13 +276,15 @@ def _number(value: Any, kind: type[int] | type[float], field: Field, spelled: bo
             number = float(value) if kind is float or not _is_digits(value) else int(value)
         except ValueError:
             raise Mismatch(value, _words(kind, field)) from None
-    good = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < LARGEST  # so nan is none
+    good = isinstance(number, int | float) and not isinstance(number, bool) and number == number  # nan is none
     if good and kind is int:
         good = isinstance(number, int) or (spelled and number.is_integer())
     if not good:
         raise Mismatch(value, _words(kind, field))
     if not _within(number, field):
         raise Mismatch(number, _words(kind, field))
+    if abs(number) >= LARGEST:
+        raise Mismatch(value, say("schema.not_so_large", number=_words(kind, field)))
     return kind(number) if spelled else number
 
 

@@ -68,7 +68,7 @@ def test_what_cannot_be_saved(tmp_path):
         found.save(tmp_path / "nowhere" / "x.json")
     (tmp_path / "x.csv").mkdir()
     with pytest.raises(InputError, match="cannot be written"):
-        found.save(tmp_path / "x.csv")
+        found.save(tmp_path / "x.csv", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 
@@ -80,8 +80,16 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
     path = Numbers("a", [], np.ones(1)).save(tmp_path / "x.csv")
     before = path.read_text()
     with pytest.raises(RuntimeError):
-        Broken("a", [], np.ones(1)).save(path)
+        Broken("a", [], np.ones(1)).save(path, overwrite=True)
     assert path.read_text() == before
+
+
+def test_a_file_is_replaced_only_where_it_is_asked_for(tmp_path):
+    path = Numbers("a", [], np.ones(1)).save(tmp_path / "x.csv")
+    with pytest.raises(InputError, match=r"x\.csv is there already.*overwrite=True"):
+        Numbers("b", [], np.ones(1)).save(path)
+    assert "a" in path.read_text()
+    assert "b" in Numbers("b", [], np.ones(1)).save(path, overwrite=True).read_text()
 
 
 def test_all_findings_keep_the_promise():

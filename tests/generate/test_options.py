@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+import re
 
 import pytest
 import torch
@@ -23,7 +25,6 @@ from tests.generate.models import VOCAB, ids, model
         ({"num_beams": 4, "num_beam_groups": 3}, "4 beams cannot be split into 3"),
         ({"num_beams": 4, "num_beam_groups": 2, "top_k": 3}, "Groups of beams cannot sample"),
         ({"num_beams": 4, "num_beam_groups": 2, "force_words_ids": [[1]]}, "Groups of beams cannot sample or force"),
-        ({"num_beams": 4, "diversity_penalty": 1.0}, "give num_beam_groups too"),
         ({"force_words_ids": [[1]]}, "num_beams of 2 or more"),
         ({"force_words_ids": [[1]], "num_beams": 2, "seed": 1}, "it cannot sample"),
         ({"num_return_sequences": 2}, "Greedy decoding has one answer"),
@@ -234,5 +235,81 @@ def test_arguments_beside_the_options_are_checked():
         generate(ours, ids(1, 2), [1, 1])
     with pytest.raises(InputError, match="past must be"):
         generate(ours, ids(1, 2), past={})
-    with pytest.raises(InputError, match="decoder_start_token_id is 40"):
+    with pytest.raises(InputError, match="decoder_start_token_id holds the token 40"):
         generate(model("bart"), ids(1, 2), decoder_start_token_id=VOCAB)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"length_penalty": 2.0}, "length_penalty has no effect without num_beams"),
+        ({"early_stopping": "never"}, "early_stopping has no effect without num_beams"),
+        ({"num_beams": 2, "diversity_penalty": 1.0}, "diversity_penalty has no effect without num_beam_groups"),
+        ({"num_assistant_tokens": 3}, "num_assistant_tokens has no effect without assistant_model"),
+        ({"output_scores": True}, "output_scores has no effect without return_dict_in_generate"),
+        ({"max_length": 9, "max_new_tokens": 2}, "max_length has no effect beside max_new_tokens"),
+        ({"min_length": 9}, r"after 2 new tokens at the latest, so min_length \(9\) cannot be reached"),
+        ({"max_new_tokens": None, "max_length": 4, "min_new_tokens": 9}, "min_new_tokens"),
+        ({"eos_token_id": [3, 99]}, "eos_token_id holds 99"),
+    ],
+)
+def test_what_has_no_effect_is_said(options, says, caplog):
+    """In Python a warning; the command line refuses it."""
+    generate(model("gpt2"), ids(1, 2), **{"max_new_tokens": 2} | options)
+    assert [record for record in caplog.records if re.search(says, record.getMessage())]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"length_penalty": 1.0, "early_stopping": False, "num_assistant_tokens": 5},  # the defaults
+        {"num_beams": 2, "length_penalty": 2.0, "early_stopping": True},
+        {"prompt_lookup_num_tokens": 2},
+        {"eos_token_id": -1},
+    ],
+)
+def test_what_has_an_effect_is_not_talked_about(options, caplog):
+    generate(model("gpt2"), ids(1, 2), max_new_tokens=2, **options)
+    assert not caplog.records
+
+
+def test_what_a_file_holds_is_not_talked_about(caplog):
+    ours = model("gpt2")
+    ours.generation = {"length_penalty": 2.0, "early_stopping": True, "diversity_penalty": 0.5, "pad_token_id": 99}
+    try:
+        generate(ours, ids(1, 2), max_new_tokens=2)
+    finally:
+        ours.generation = {}
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pad_token_id": 99}, {"forced_eos_token_id": 99}, {"forced_bos_token_id": 99}, {"bad_words_ids": [[1, 99]]},
+        {"suppress_tokens": [1, 99]}, {"begin_suppress_tokens": [99]}, {"forced_eos_token_id": [1, -2]},
+        {"force_words_ids": [[1], [[2], [99]]], "num_beams": 2},
+    ],
+)  # fmt: skip
+def test_tokens_that_the_model_does_not_have(options):
+    with pytest.raises(InputError, match=rf"{next(iter(options))} holds the token (99|-2), but this model knows 0 to"):
+        generate(model("gpt2"), ids(1, 2), max_new_tokens=2, **options)
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 10**8}, {"seed": 1, "num_return_sequences": 10**9}])
+def test_more_texts_than_memory_can_hold(options):
+    with pytest.raises(InputError, match="GiB"):
+        generate(model("gpt2"), ids(1, 2), max_new_tokens=2, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"seed": 1}, {"num_beams": 2}, {"penalty_alpha": 0.5, "top_k": 3}, {"prompt_lookup_num_tokens": 2}],
+)
+def test_a_model_that_computes_nan_says_so(options):
+    ours = copy.deepcopy(model("gpt2"))
+    with torch.no_grad():
+        for weight in ours.parameters():
+            weight.fill_(torch.nan)
+    with pytest.raises(InputError, match="computes NaN"):
+        generate(ours, ids(1, 2), max_new_tokens=2, **options)

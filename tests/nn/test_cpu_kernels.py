@@ -269,12 +269,17 @@ def test_a_compiler_that_fails_is_quoted(tmp_path):
     assert not [*(tmp_path / "clearhead" / "native").iterdir()]  # no half-made file stays
 
 
-@needs_kernels
-def test_it_is_compiled_once_for_the_user_alone(tmp_path):
-    quick = tmp_path / "quick-cc"  # three times, so without optimising
+def quick_compiler(folder) -> str:
+    """For libraries that are compiled to be looked at: without optimising."""
+    quick = folder / "quick-cc"
     quick.write_text('#!/bin/sh\nexec cc "$@" -O0\n')
     quick.chmod(0o755)
-    place = {"CC": str(quick), "XDG_CACHE_HOME": str(tmp_path)}
+    return str(quick)
+
+
+@needs_kernels
+def test_it_is_compiled_once_for_the_user_alone(tmp_path):
+    place = {"CC": quick_compiler(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     assert run(ASK, **place) == "True"
     folder = tmp_path / "clearhead" / "native"
     (made,) = folder.iterdir()
@@ -289,6 +294,10 @@ def test_it_is_compiled_once_for_the_user_alone(tmp_path):
     assert run(ASK, **place) == "True"
     assert made.stat().st_size > 1000
 
+    made.write_bytes(made.read_bytes()[:-1000])  # damaged, and ours: it is made again
+    assert run(ASK, **place) == "True"
+    assert [*folder.iterdir()] == [made] and made.stat().st_size > 1000
+
     folder.chmod(0o777)  # nor is a folder used in which others can write
     made.write_bytes(b"not a library")
     assert run(ASK, **place) == "True"
@@ -299,3 +308,13 @@ def test_import_compiles_nothing(tmp_path):
     code = "import clearhead.pipeline; from clearhead.nn.fast import cpu_kernels as k; print(k.loaded, k._tried)"
     assert run(code, XDG_CACHE_HOME=str(tmp_path)) == "None False"
     assert not [*tmp_path.iterdir()]
+
+
+@needs_kernels
+def test_a_relative_cache_is_passed_over(tmp_path, monkeypatch):
+    """It would be a folder inside whatever folder one works in, and a library there is somebody else's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "home").mkdir()
+    compiler = quick_compiler(tmp_path / "home")
+    assert run(ASK, CC=compiler, XDG_CACHE_HOME="cache", HOME=str(tmp_path / "home")) == "True"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]

@@ -86,7 +86,7 @@ def command(
         _show(chosen, load(model) if model else None, as_json)
         return
     params = chosen.checked(_named(settings or []))
-    check_target(save, overwrite, browse)
+    check_target(save, overwrite, browse, as_json, as_csv)
     text = _text(chosen, text, file)
     model = model or DEFAULT
     pipe = load(model)

@@ -25,8 +25,12 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file i
 Browse = Annotated[bool, typer.Option("--open", help="Open the picture in the browser.")]
 
 
-def check_target(save: Path | None, overwrite: bool = False, browse: bool = False) -> None:
-    """Whether the file can be written, before anything is computed."""
+def check_target(
+    save: Path | None, overwrite: bool = False, browse: bool = False, as_json: bool = False, as_csv: bool = False
+) -> None:
+    """Whether the finding can be shown and saved as it is asked for, before anything is computed."""
+    if as_json and as_csv:
+        raise InputError("--json and --csv both print the finding: give one of them, and --save FILE for the other.")
     if save is None:
         return
     if save.suffix.lower() not in (".html", ".json", ".csv"):
@@ -46,7 +50,7 @@ def show_finding(
     """Its picture on standard output, or everything as JSON, or its rows as CSV; and a file, where one is asked for."""
     if browse and save is None:
         save = Path(tempfile.mkdtemp(prefix="clearhead-")) / f"{finding.kind}.html"
-    saved = None if save is None else finding.save(save)
+    saved = None if save is None else finding.save(save, overwrite=True)  # check_target has looked
     if as_json:
         print_json(finding.to_dict())
     elif as_csv:

@@ -83,6 +83,7 @@ def command(
     pipe = open_model(model, revision=revision, quantize=quantize, dtype=dtype, device=device)
     if assistant is not None:
         options["assistant_model"] = open_model(assistant, dtype=dtype, device=device)
+    _check(options, pipe.model.generation)
     options |= {"src_lang": src_lang, "tgt_lang": tgt_lang}
     if interactive:
         from clearhead.cli.interactive import InteractiveWriter
@@ -103,10 +104,14 @@ def command(
         note(speed_of(generation))
 
 
-def _check(options: dict[str, Any]) -> None:
+def _check(options: dict[str, Any], stored: dict[str, Any] | None = None) -> None:
+    """Whether they can be asked for; with what the model's files say (`stored`), also whether each has an effect."""
     with waiting("Getting ready …"):
         from clearhead.generate import Options
-    Options.from_keywords(options)
+    chosen = Options.from_keywords(options, stored)
+    without_effect = chosen.without_effect(options) if stored is not None else []
+    if without_effect:
+        raise InputError(without_effect[0])
 
 
 def _read_prompt(prompt: str | None) -> str | None:

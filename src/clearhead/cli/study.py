@@ -57,7 +57,7 @@ def sentiment_command(
 
       clearhead study sentiment --train train.tsv --test test.tsv --fine-tune --out runs/sst2
     """
-    check_target(save, overwrite, browse)
+    check_target(save, overwrite, browse, as_json, as_csv)
     pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import sentiment
     from clearhead.studies.frozen import default_cache
@@ -96,7 +96,7 @@ def features_command(
 
       clearhead study features --train train.conll --test test.conll
     """
-    check_target(save, overwrite, browse)
+    check_target(save, overwrite, browse, as_json, as_csv)
     pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import features
 
@@ -128,7 +128,7 @@ def similarity_command(
 
       clearhead study similarity --model sentence-transformers/all-MiniLM-L6-v2
     """
-    check_target(save, overwrite, browse)
+    check_target(save, overwrite, browse, as_json, as_csv)
     pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import similarity
 

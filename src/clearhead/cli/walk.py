@@ -38,7 +38,7 @@ def command(
 
       clearhead walk "A robot must obey the orders given it" -m openai-community/gpt2 --layer 5 --head 3
     """
-    check_target(save, overwrite, browse)
+    check_target(save, overwrite, browse, as_json, as_csv)
     pipe = open_model(model, dtype=dtype, device=device, revision=revision)
     from clearhead.explain import walk
 

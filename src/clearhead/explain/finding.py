@@ -44,13 +44,15 @@ class Finding:
         csv.writer(out, lineterminator="\n").writerows(self.table())
         return out.getvalue()
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """One file, by its ending: .html (a picture that works offline), .json or .csv. Whole, or not at all."""
         target = Path(path).expanduser()
         writers = {".html": self._page, ".json": lambda: json.dumps(self.to_dict(), ensure_ascii=False),
                 ".csv": self.to_csv}  # fmt: skip
         if target.suffix.lower() not in writers:
             raise InputError(f"A finding is saved as .html, .json or .csv, not as {target.name!r}.")
+        if target.exists() and not overwrite:
+            raise InputError(f"{target} is there already. Choose another name, or pass overwrite=True to replace it.")
         text = writers[target.suffix.lower()]()
         atomic_write(target, text.encode("utf-8"), InputError)
         return target

@@ -260,6 +260,8 @@ def activations_of(
     with eval_mode(model), trace(model, *names, detach=True) as seen:
         _through(pipe, reading.inputs, side)
     hidden = [seen[name][0].float().cpu().numpy() for name in names]  # (time, width) each
+    if not all(np.isfinite(part).all() for part in hidden):
+        raise InputError(say("explain.not_finite"))
     tokens = reading.target if side == "decoder" else reading.units
     return Activations(side, tokens, chosen, [part.shape[1] for part in hidden], np.concatenate(hidden, axis=1).T)
 

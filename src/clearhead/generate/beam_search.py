@@ -224,7 +224,7 @@ def _best(groups: list[BeamGroup], returned: int) -> BeamSearchResult:
         raise InputError(NO_TOKEN_LEFT)
     if complete < returned:
         raise InputError(
-            f"Only {complete} of the {returned} answers asked for were found that keep the rules. "
+            f"Only {complete} of the {returned} answers asked for were found that processors and constraints allow. "
             "Lower num_return_sequences, or raise num_beams."
         )
     lengths = torch.cat([group.done_length for group in groups], 1)[rows, keep]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from clearhead.errors import InputError
 from clearhead.generate.loop import FINISHED_CHECK_INTERVAL, DecodingStep, sample
 from clearhead.generate.options import WARPERS, Options
-from clearhead.generate.session import DecodingSession
+from clearhead.generate.session import DecodingSession, check_numbers
 from clearhead.generate.warpers import warpers
 from clearhead.models.heads import LanguageHead
 from clearhead.models.model import Model
@@ -336,6 +336,7 @@ def _begin(session: DecodingSession, state: Recording, copies: int, uniforms: Te
     if copies > 1:
         ids, mask = ids.repeat_interleave(copies, 0), mask.repeat_interleave(copies, 0)
     state.begin(ids, mask, session.model.first_position or 0, uniforms)
+    check_numbers(state.logits, session.model)
 
 
 def _round(length: int) -> int:

@@ -19,7 +19,10 @@ from clearhead.generate.stopping_criteria import StoppingCriterion
 
 # (scores (rows, vocab), how many tokens were written before) -> tokens (rows,)
 TokenChooser = Callable[[Tensor, int], Tensor]
-NO_TOKEN_LEFT = "The rules leave no token that may be written here. Ask for fewer of them, or less text."
+NO_TOKEN_LEFT = (
+    "The logits processors and constraints (penalties, forbidden and forced words, a grammar) leave no token that may "
+    "be written here. Ask for fewer of them, or less text."
+)
 FINISHED_CHECK_INTERVAL = 16  # on an accelerator, how many tokens are written between two looks at who is finished
 
 

@@ -6,15 +6,20 @@ What options there are, and what each may be, stands in `clearhead/generation_op
 from __future__ import annotations
 
 import dataclasses
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from clearhead.errors import InputError, PromptTooLong
 from clearhead.generation_options import FIELDS, SEARCH, WARPERS, GenerationFields, listing
+from clearhead.messages import say
 from clearhead.models.config import Config
 from clearhead.schema import check_names
 
 __all__ = ["SEARCH", "WARPERS", "Options"]
+
+log = logging.getLogger("clearhead")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +27,7 @@ class Options(GenerationFields):
     @classmethod
     def from_keywords(cls, keywords: dict[str, Any], stored: dict[str, Any] | None = None) -> Options:
         """What was asked for; `stored` (a checkpoint's generation_config.json) fills in what was not."""
-        keywords = {_ALIASES.get(name, name): value for name, value in keywords.items()}
-        check_names(keywords, FIELDS, "generate has no option")
-        keywords = {name: value for name, value in keywords.items() if value is not None}
+        keywords = _named(keywords)
         filled = {
             name: value
             for name, value in (stored or {}).items()
@@ -43,6 +46,38 @@ class Options(GenerationFields):
         if filled.get("do_sample") is False and {*WARPERS, "seed"} & set(keywords):
             del filled["do_sample"]
         return cls(**(filled | keywords))
+
+    @classmethod
+    def for_call(cls, keywords: dict[str, Any], stored: dict[str, Any], config: Config) -> Options:
+        """The same for a call of a model: fitted to its configuration. What has no effect is named in a warning."""
+        options = cls.from_keywords(keywords, stored)
+        for sentence in options.without_effect(keywords):
+            log.warning("%s", sentence)
+        options._check_tokens(keywords, config.vocab_size)
+        return options.filled_in(config)
+
+    def without_effect(self, keywords: dict[str, Any]) -> list[str]:
+        """What was asked for and does nothing, as sentences. A file's own values are its own business."""
+        asked = {name for name, value in _named(keywords).items() if value != FIELDS[name].default}
+        sentences: list[str] = [
+            say("options.no_effect", name=name, needs=needs)
+            for name in FIELDS
+            if name in asked and (needs := FIELDS[name].needs) and getattr(self, needs) == FIELDS[needs].default
+        ]
+        if {"max_length", "max_new_tokens"} <= asked:
+            sentences.append(say("options.two_lengths"))
+        return sentences
+
+    def _check_tokens(self, keywords: dict[str, Any], vocab_size: int) -> None:
+        """Ids that were asked for are ids of the model."""
+        last = vocab_size - 1
+        for name in _named(keywords).keys() & _TOKEN_IDS:
+            for token in _ids_in(getattr(self, name)):
+                if name == "eos_token_id" and not 0 <= token <= last:  # -1 is a way to say "never"
+                    if token != -1:
+                        log.warning("%s", say("options.end_never_written", token=token, last=last))
+                elif not 0 <= token <= last:
+                    raise InputError(say("options.unknown_token", name=name, token=token, last=last))
 
     @classmethod
     def not_done(cls, stored: dict[str, Any]) -> list[str]:
@@ -74,8 +109,6 @@ class Options(GenerationFields):
             raise InputError(f"{self.num_beams} beams cannot be split into {self.num_beam_groups} equal groups.")
         if self.num_beam_groups > 1 and (self.samples or self.force_words_ids):
             raise InputError("Groups of beams cannot sample or force words: drop num_beam_groups or the other.")
-        if self.diversity_penalty and self.num_beam_groups == 1:
-            raise InputError("diversity_penalty acts between groups of beams: give num_beam_groups too.")
         if self.force_words_ids and self.num_beams == 1:
             raise InputError("force_words_ids needs room to choose: give num_beams of 2 or more.")
         if self.force_words_ids and self.samples:
@@ -156,10 +189,8 @@ class Options(GenerationFields):
 
     def pad_id(self, config: Config) -> int:
         """What fills a finished row: the padding token, or else the end token, or else 0."""
-        if self.pad_token_id is not None and self.pad_token_id >= config.vocab_size:
-            raise InputError(f"pad_token_id is {self.pad_token_id}, but this model knows 0 to {config.vocab_size - 1}.")
         pad = self.pad_token_id if self.pad_token_id is not None else config.pad_token_id
-        return pad if pad is not None else next(iter(self.eos_ids(config)), 0)
+        return pad if pad is not None and pad < config.vocab_size else next(iter(self.eos_ids(config)), 0)
 
     def new_tokens(self, prompt_length: int, positions: int | None) -> int:
         """How many tokens to write after a prompt of this length; positions: those of the model (None: no limit)."""
@@ -179,7 +210,28 @@ class Options(GenerationFields):
         return min(wanted, most)
 
 
+def _named(keywords: dict[str, Any]) -> dict[str, Any]:
+    """What was asked for, by the names of the table; None asks for nothing."""
+    keywords = {_ALIASES.get(name, name): value for name, value in keywords.items()}
+    check_names(keywords, FIELDS, "generate has no option")
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
+def _ids_in(value: Any) -> Iterator[int]:
+    """All ids in an id, or in lists of them."""
+    if isinstance(value, int):
+        yield value
+    else:
+        for item in value or ():
+            yield from _ids_in(item)
+
+
 Options.__doc__ = listing()
+
+# Options that hold token ids; what sequence_bias holds is read by its processor.
+_TOKEN_IDS = {
+    name for name, field in FIELDS.items() if field.group == "tokens" and name.endswith(("_id", "_ids", "_tokens"))
+}
 
 _ALIASES = {"beam_size": "num_beams", "top_beams": "num_return_sequences"}  # the words of the papers
 # keys of generation_config.json that do not change which tokens are written

@@ -19,12 +19,14 @@ from clearhead.generate.beam_search import BeamStep, beam_search
 from clearhead.generate.constraint import constrain, token_constraint
 from clearhead.generate.contrastive_search import contrastive_search
 from clearhead.generate.loop import DecodingStep, Session, TokenChooser, decode, draw_uniforms, greedy, sampling
+from clearhead.generate.memory import check_fits
 from clearhead.generate.options import SEARCH, Options
 from clearhead.generate.processors import LogitsProcessor, logits_processors
 from clearhead.generate.session import DecodingSession, PromptCache
 from clearhead.generate.speculative import DraftModel, PromptLookup, Proposer, SpeculativeSession, check_draft_model
 from clearhead.generate.stopping_criteria import StoppingCriterion, stop_at_strings, stop_at_tokens
 from clearhead.generate.warpers import warpers
+from clearhead.messages import say
 from clearhead.models.model import Model
 from clearhead.nn.fast import cpu_kernels
 
@@ -67,7 +69,7 @@ def generate(
     tokenizer   for stop_strings and grammar, which speak of text
     past        what earlier calls have read, to be used again where the prompt begins the same
     """
-    chosen = Options.from_keywords(options, model.generation).filled_in(model.config)
+    chosen = Options.for_call(options, model.generation, model.config)
     generation = GenerationRun(model, input_ids, attention_mask, chosen, tokenizer, past).finish()
     return generation if chosen.return_dict_in_generate else generation.sequences
 
@@ -83,7 +85,7 @@ def stream(
 ) -> Iterator[Tensor]:
     """One token for every row at a time, (rows,); a finished row yields padding."""
     stored = {name: value for name, value in model.generation.items() if name not in SEARCH}
-    chosen = Options.from_keywords(options, stored).filled_in(model.config)
+    chosen = Options.for_call(options, stored, model.config)
     if chosen.num_beams > 1:
         raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
     with torch.no_grad():
@@ -143,6 +145,12 @@ class GenerationRun:
                 self.new_tokens,
                 options.max_new_tokens,
             )
+        for name, least in (("min_new_tokens", options.min_new_tokens), ("min_length", options.min_length)):
+            if least - (name == "min_length") * self.session.prompt_length > self.new_tokens:
+                log.warning("%s", say("options.least_length", name=name, least=least, most=self.new_tokens))
+        # A row has its scores, with a copy that the processors change, and an int64 or two for each token.
+        rows = len(ids) * max(options.num_beams, options.num_return_sequences)
+        check_fits(rows, 8 * model.config.vocab_size + 16 * self.new_tokens, model.device)
         strings = options.stop_strings
         self.stop_strings = [strings] if isinstance(strings, str) else list(strings or [])
         self.warpers = warpers(options, self.eos)

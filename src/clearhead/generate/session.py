@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.generate.memory import check_fits
 from clearhead.models.model import Model
 from clearhead.nn.state import State
 
@@ -123,7 +124,9 @@ class DecodingSession:
     def prefill(self) -> Tensor:
         """Read the prompt; scores for the first new token, (rows, vocab). Only the last position gets scores."""
         prompt = self.tokens if self._aligned is None else self._aligned
-        return self._run(prompt[:, self._num_read :], 1)[:, -1]
+        scores = self._run(prompt[:, self._num_read :], 1)[:, -1]
+        check_numbers(scores, self.model)
+        return scores
 
     def step(self, chosen: Tensor) -> Tensor:
         """Add a token to every row; scores for the one after it, (rows, vocab)."""
@@ -154,6 +157,7 @@ class DecodingSession:
     def repeat(self, count: int) -> None:
         """Every row `count` times, side by side. Copies share what the encoder gave them."""
         if count > 1:
+            check_fits(count, self.state.nbytes, self._tokens.device)
             self._tokens = self._tokens.repeat_interleave(count, 0)
             self.state.repeat(count)
             if self._encoder_states is None and self._mask is not None:
@@ -232,6 +236,16 @@ def shared_prefix(known: Tensor, wanted: Tensor) -> int:
     length = min(known.shape[1], wanted.shape[1] - 1)
     differs = (known[:, :length] != wanted[:, :length]).any(0).nonzero()
     return int(differs[0]) if len(differs) else length
+
+
+def check_numbers(scores: Tensor, model: Model) -> None:
+    """An error for a model that computes NaN. It is asked once for a text: what begins well seldom ends so."""
+    if bool(scores.amax(-1).isnan().any()):
+        narrow = model.dtype in (torch.float16, torch.bfloat16)
+        raise InputError(
+            "The model computes NaN in place of scores: its weights hold NaN (a training run that diverged, a damaged "
+            "file). Take another checkpoint" + (", or try dtype float32: they may overflow here." if narrow else ".")
+        )
 
 
 def check_can_generate(model: Model) -> None:

@@ -329,6 +329,11 @@ SENTENCES = {
         "No neuron of these layers fires above zero at this text: there is nothing to take apart.",
         "这些层没有神经元在这段文本上的激活值大于零：没有可分解的内容。",
     ),
+    "not_finite": (
+        "The activations are not all numbers: the model computes NaN or infinity. Its weights are damaged, or overflow "
+        "in this dtype.",
+        "激活值不都是数：模型算出了 NaN 或无穷大。它的权重已损坏，或在此 dtype 下溢出。",
+    ),
     "too_little_to_compare": (
         "There is too little to compare: {count} of at least {least} tokens, better hundreds. Give more text.",
         "可比较的太少：只有 {count} 个词元，至少要 {least} 个，最好上百。请给更多文本。",

@@ -35,6 +35,7 @@ SENTENCES = {
     "values": ("values", "值"),
     "lists_of": ("lists of {items}", "列表（各项是{items}）"),
     # ---- bounds of a number
+    "not_so_large": ("{number}, of a size below 2 to the power of 63", "{number}，大小不到 2 的 63 次方"),
     "from_to": (" from {least} to {most}", "，从 {least} 到 {most}"),
     "from_to_below": (" from {least} to below {below}", "，从 {least} 到小于 {below}"),
     "at_least": (" of at least {least}", "，不小于 {least}"),

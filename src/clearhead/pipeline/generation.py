@@ -56,7 +56,7 @@ class TextGeneration:
         self._times: list[float] = []  # when each token was there
         self.model, self._tokenizer, self._log_probs = model, tokenizer, log_probs
         keywords = {**options, "return_dict_in_generate": log_probs}
-        self.options = Options.from_keywords(keywords, model.generation).filled_in(model.config)
+        self.options = Options.for_call(keywords, model.generation, model.config)
         self.run = GenerationRun(model, ids, mask, self.options, tokenizer, past)
         answers_only = model.is_encoder_decoder  # it answers its text rather than continuing it
         pairs = zip(ids.tolist(), mask.tolist(), strict=True)

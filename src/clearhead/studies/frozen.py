@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.files import atomic_paths
+from clearhead.files import atomic_paths, cache_folder
 from clearhead.models import Model
 from clearhead.pipeline import TextPipeline
 from clearhead.studies.study import Watch, silent
@@ -99,9 +98,7 @@ def frozen(
 
 def default_cache() -> Path:
     """Where features are kept unless somebody says another place."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    root = Path(home) if home else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    return root / "clearhead" / "features"
+    return cache_folder("features")
 
 
 # ---- on disk

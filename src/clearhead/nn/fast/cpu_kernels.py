@@ -22,12 +22,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from clearhead.files import atomic_paths
+from clearhead.files import cache_folder, crc32, fsync, temporary_path
 from clearhead.nn.torch_internals import openmp_functions
 
 log = logging.getLogger("clearhead")
@@ -100,10 +101,12 @@ def open_library(extra_flags: Sequence[str] = ()) -> Kernels:
     compiler = next((path for name in _compilers() if (path := shutil.which(name))), None)
     flags = (*FLAGS, *extra_flags)
     marks = (SOURCE.read_bytes(), " ".join(flags), _cpu(), os.environ.get("CC", ""), sys.platform)
-    name = f"kernels-{hashlib.sha256(repr(marks).encode()).hexdigest()[:20]}.so"
+    name = f"kernels-{hashlib.sha256(repr(marks).encode()).hexdigest()[:20]}"
     folder = _cache_folder()
-    if folder is not None and _is_ours(folder / name):
-        return _load(folder / name)
+    kept = None if folder is None else _kept(folder, name)
+    if kept is not None:
+        with suppress(_UnavailableError):  # compiled against another system library, say: compile it again
+            return _load(kept)
     if compiler is None:
         raise _UnavailableError("there is no C compiler (cc, gcc or clang; or name one in CC)")
     if folder is not None:
@@ -129,10 +132,8 @@ def _cpu() -> str:
 
 def _cache_folder() -> Path | None:
     """A folder that only this user can write to; None where there is none."""
-    home = os.environ.get("XDG_CACHE_HOME")
     try:
-        root = Path(home) if home else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-        folder = root / "clearhead" / "native"
+        folder = cache_folder("native")
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder if _is_ours(folder) and os.access(folder, os.W_OK) else None
     except (OSError, RuntimeError):
@@ -148,23 +149,36 @@ def _is_ours(path: Path) -> bool:
     return facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
 
+def _kept(folder: Path, name: str) -> Path | None:
+    """The library that was compiled before. Its name ends with its checksum: a damaged file is never loaded."""
+    for path in folder.glob(f"{name}-*.so"):
+        if _is_ours(path):
+            if path.stem.endswith(f"-{crc32(path):08x}"):
+                return path
+            path.unlink(missing_ok=True)
+    return None
+
+
 def _compile(compiler: str, flags: Sequence[str], folder: Path, name: str) -> Path:
     """Another process finds the complete library or none."""
+    part = temporary_path(folder / name)
     try:
-        with atomic_paths(folder / name) as [part]:
-            complaint = ""
-            for machine in MACHINE_FLAGS:
-                command = [compiler, *machine, *flags, str(SOURCE), "-o", str(part)]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-                if done.returncode == 0:
-                    part.chmod(0o700)
-                    break
-                complaint = complaint or done.stderr.strip().split("\n")[0]
-            else:
-                raise OSError(complaint)
-        return folder / name
+        complaint = ""
+        for machine in MACHINE_FLAGS:
+            command = [compiler, *machine, *flags, str(SOURCE), "-o", str(part)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode == 0:
+                break
+            complaint = complaint or done.stderr.strip().split("\n")[0]
+        else:
+            raise OSError(complaint)
+        part.chmod(0o700)
+        fsync(part)
+        return part.replace(folder / f"{name}-{crc32(part):08x}.so")
     except (OSError, subprocess.SubprocessError) as error:
         raise _UnavailableError(f"{compiler} could not compile them: {str(error)[:300]}") from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _load(path: Path) -> Kernels:
