@@ -127,7 +127,7 @@ def interrupting(at: int, number: int, times: int = 1):
     return watch
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_asked_to_stop_it_ends_the_step_and_goes_on_later(tmp_path, number):
     said = recipe(tmp_path, checkpoint__every=100, evaluation__every=100)
     before = signal.getsignal(number)
@@ -140,6 +140,16 @@ def test_asked_to_stop_it_ends_the_step_and_goes_on_later(tmp_path, number):
     straight = recipe(tmp_path, out=str(tmp_path / "straight"), checkpoint__every=100, evaluation__every=100)
     train(straight)
     assert left_by(tmp_path / "run") == left_by(tmp_path / "straight")
+
+
+def test_a_signal_that_is_ignored_stays_so(tmp_path):
+    """Under nohup a closed terminal does not stop a run."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert train(recipe(tmp_path), watchers=[interrupting(3, signal.SIGHUP)]).finished
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_asked_twice_it_stops_at_once(tmp_path):

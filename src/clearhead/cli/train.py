@@ -232,7 +232,7 @@ class _Lines:
         if event["event"] == "begin":
             self.unit = event["unit"]
         if event["event"] == "step" and not self.listens:
-            self.listens = _on_interrupt(lambda: os.write(2, f"{STOPPING}\n".encode()))
+            self.listens = _on_signals(lambda: os.write(2, f"{STOPPING}\n".encode()))
         if event["event"] == "step":
             now = time.monotonic()
             if now - self.printed < EVERY and event["step"] != event["steps"]:
@@ -275,7 +275,7 @@ class _View:
         elif event["event"] == "begin":
             self._begin()
         elif event["event"] == "step" and not self.listens:
-            self.listens = _on_interrupt(self._stop)
+            self.listens = _on_signals(self._stop)
 
     def _begin(self) -> None:
         from rich.live import Live
@@ -313,17 +313,34 @@ class _Above(FileProxy):
         return False
 
 
-def _on_interrupt(say: Callable[[], object]) -> bool:
-    """Say something at Ctrl-C, and leave the rest to the loop, which listens for it while it takes steps."""
-    acts = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is threading.main_thread() and callable(acts):
+def _on_signals(say: Callable[[], object]) -> bool:
+    """Say something at Ctrl-C; be silent from then on where the terminal is closed. The rest is left to the loop, which
+    listens while it takes steps."""
+    if threading.current_thread() is threading.main_thread():
+        _before(signal.SIGINT, say)
+        if hasattr(signal, "SIGHUP"):
+            terminals = [number for number in (1, 2) if os.isatty(number)]  # asked of a closed one, it says no
+            _before(signal.SIGHUP, lambda: _silence(terminals))
+    return True
+
+
+def _before(number: signal.Signals, act: Callable[[], object]) -> None:
+    """Do something before what is done at a signal, unless it is ignored."""
+    acts = signal.getsignal(number)
+    if callable(acts):
 
         def both(number: int, frame: FrameType | None) -> None:
-            say()
+            act()
             acts(number, frame)
 
-        signal.signal(signal.SIGINT, both)
-    return True
+        signal.signal(number, both)
+
+
+def _silence(descriptors: list[int]) -> None:
+    """What is written to a terminal that is gone would be an error: it goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in descriptors:
+        os.dup2(nowhere, number)
 
 
 # ---- before a run, and beside it

@@ -1,4 +1,4 @@
-"""Ctrl-C and a friendly kill: the step is finished and a checkpoint written before the process ends."""
+"""Ctrl-C, a friendly kill, a terminal that is closed: the step is finished and a checkpoint written before the end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class StopRequest:
@@ -27,7 +29,9 @@ class StopRequest:
                 raise KeyboardInterrupt
             self.requested = True
 
-        before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+        # what is ignored stays so: SIGHUP under nohup
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, request) for number in heard}
         try:
             yield
         finally:
