@@ -549,3 +549,37 @@ def test_kernels_are_loaded_before_the_first_step(tmp_path, monkeypatch):
     monkeypatch.setattr("clearhead.train.run.train.cpu_kernels.load", lambda: loaded.append(True))
     train(recipe(tmp_path), watchers=[lambda event: event["event"] == "begin" and loaded.append("begin")])
     assert loaded[:2] == [True, "begin"]
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "objective", "words"),
+    [
+        ("classification", {"text": "a cat", "label": "good"}, {}, "All of the training data has the label 'good'"),
+        ("classification", {"text": "a cat", "label": 2}, {"problem_type": "regression"}, "The number to learn is 2"),
+        ("classification", {"text": "a cat", "label": []},
+         {"problem_type": "multi_label_classification", "labels": ["x"]}, "No training example has any label"),
+        ("tagging", {"tokens": ["a", "cat"], "tags": ["O", "O"]}, {}, "has the label 'O': there is nothing"),
+        ("question-answering", {"question": "who ?", "context": "a cat", "answers": []}, {}, "holds an answer"),
+    ],
+)  # fmt: skip
+def test_data_that_teaches_nothing_is_noted(tmp_path, name, row, objective, words):
+    path = tmp_path / "same.jsonl"
+    path.write_text((json.dumps(row) + "\n") * 12)
+    events = []
+    asked = case(tmp_path, name, "run", data={"train": str(path)}, evaluation={}, steps=1)
+    asked["objective"] |= objective
+    train(asked, watchers=[events.append])
+    assert [words in event["text"] for event in events if event["event"] == "note"] == [True]
+
+
+def test_a_label_that_never_occurs_is_noted(tmp_path):
+    events = []
+    asked = case(
+        tmp_path,
+        "classification",
+        "run",
+        objective={"name": "classification", "labels": ["bad", "good", "so so", "odd"]},
+    )
+    train(asked, watchers=[events.append])
+    notes = [event["text"] for event in events if event["event"] == "note"]
+    assert any("No training example has the label 'odd'" in note for note in notes)

@@ -155,9 +155,15 @@ class Recipe:
     # a step takes (which changes the rounding of its sums, and no more).
     FREE = (
         "out", "checkpoint", "log_every", "data.cache", "data.workers", "evaluation.sample", "evaluation.test_options",
+        "evaluation.patience",
         "distribute", "batch.gradient_accumulation_steps", "loss_chunk_size", "gradient_checkpointing", "device",
         "data.train", "data.valid", "data.test",  # their content is compared, wherever it lies now
     )  # fmt: skip
+
+    def extends(self, other: Recipe) -> bool:
+        """Whether it is to train longer than another, and says so in the same way."""
+        pairs = ((self.steps, other.steps), (self.epochs, other.epochs))
+        return any(mine is not None and theirs is not None and mine > theirs for mine, theirs in pairs)
 
     def differences(self, other: Recipe, compares_rows: bool = False) -> list[str]:
         """Keys in which two recipes would train differently, as `key: this, not that`.

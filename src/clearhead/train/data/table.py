@@ -130,6 +130,11 @@ class Table:
         """Where each row ends, counted over all rows, as a map of the file."""
         return self._ends[column]
 
+    def distinct(self, column: str) -> list[Any]:
+        """The different numbers in a column, in order."""
+        parts = [np.unique(values) for values in self._values[column]]
+        return np.unique(np.concatenate(parts)).tolist() if parts else []
+
     def longest(self) -> np.ndarray:
         """For each example the length of its longest column: what batches of like lengths go by."""
         longest = np.ones(len(self), OFFSET)

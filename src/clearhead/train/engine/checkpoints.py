@@ -35,6 +35,7 @@ class Progress:
     """How far a run is, in numbers."""
 
     step: int = 0  # steps that are done
+    steps: int = 0  # that the run was to take when this was written
     units: int = 0  # read so far
     seconds: float = 0.0  # of training, over all its sittings
     best: float | None = None

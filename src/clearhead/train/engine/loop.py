@@ -165,7 +165,7 @@ class Loop:
             self.progress.optimizer["ema"] = self.ema.state_numbers()
         if self.best is not None and (self.progress.best_step != self.progress.step or self.ema is not None):
             tensors["best"] = self.best
-        self.progress.log_bytes = self.log_bytes()
+        self.progress.log_bytes, self.progress.steps = self.log_bytes(), self.options.steps
         self.checkpoints.save(self.progress, tensors)
         self._saved_at, self._saved_step = time.perf_counter(), self.progress.step
         self._save_seconds = self._saved_at - began

@@ -20,10 +20,12 @@ from clearhead.codec import Codec
 from clearhead.errors import InputError
 from clearhead.models import Model
 from clearhead.train.data.types import Batch, Example, Examples, Record
+from clearhead.train.objectives.labels import Labels
 
 if TYPE_CHECKING:
     from clearhead.hub import SentenceModules
     from clearhead.pipeline import Pipeline
+    from clearhead.train.data.table import Table
 
 
 class Objective:
@@ -38,6 +40,7 @@ class Objective:
     compares_rows     rows of a part of a batch are compared with each other: in other parts, another task
     higher_is_better  the metrics of `report` and `evaluate_test` of which more is better; of all others less is
     test_requires     packages that `evaluate_test` needs, where there is one
+    labels            the names of classes, where it has any
     not_saved         what is trained beside the model and not saved with it, without which nothing can be measured
     training_data     the training examples, for one that looks for more in them; the run sets it
     watch             hears how many of the records `evaluate_test` has done, of how many
@@ -52,6 +55,7 @@ class Objective:
     compares_rows: ClassVar[bool] = False
     higher_is_better: ClassVar[frozenset[str]] = frozenset()
     test_requires: ClassVar[tuple[str, ...]] = ()
+    labels: Labels | None = None
     not_saved: ClassVar[str] = ""
     training_data: Examples | None = None
     watch: Callable[[int, int], None] = staticmethod(lambda done, total: None)
@@ -84,11 +88,24 @@ class Objective:
         """Look once over the training data before anything is encoded, where the labels must be known."""
 
     @property
+    def learned_labels(self) -> Any:
+        """What `learn_labels` found, as plain data. A run keeps it, to go on when the data is gone."""
+        return None if self.labels is None else self.labels.names
+
+    @learned_labels.setter
+    def learned_labels(self, labels: Any) -> None:
+        self.labels = None if labels is None else Labels(labels)
+
+    @property
     def learns_labels(self) -> bool:
         return type(self).learn_labels is not Objective.learn_labels
 
     def check_labels(self, records: Iterator[Record], name: str) -> None:
         """An error that names every label of the records (those of `name`) that the model does not have."""
+
+    def data_notes(self, training: Table) -> list[str]:
+        """What a person should know of the training examples before the first step: that there is nothing to learn."""
+        return []
 
     def check_rows(self, rows: int) -> None:
         """An error where a part of a batch has too few rows to learn anything from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from clearhead.train.objectives.base import term_sums
 from clearhead.train.objectives.fields import list_of, number_of, text_of
 from clearhead.train.objectives.labels import Labels
 from clearhead.train.objectives.sequence import SequenceObjective
+
+if TYPE_CHECKING:
+    from clearhead.train.data.table import Table
 
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
 
@@ -51,7 +54,7 @@ class Classification(SequenceObjective):
             raise InputError(f"problem_type is {problem_type!r}.{near} Known: {', '.join(get_args(Problem))}.")
         self.problem_type = problem_type
         self.fixed = labels is not None  # the names are given, and not to be learned
-        self.labels = Labels(map(str, labels or ()))
+        self.labels: Labels = Labels(map(str, labels or ()))
 
     def identity(self) -> dict[str, Any]:
         return super().identity() | {"problem_type": self.problem_type, "labels": self.labels.names}
@@ -64,6 +67,16 @@ class Classification(SequenceObjective):
     def check_labels(self, records: Iterator[Record], name: str) -> None:
         if self.problem_type != "regression":
             self.labels.check((label for record in records for label in self._names(record)), name)
+
+    def data_notes(self, training: Table) -> list[str]:
+        values = training.distinct("label")
+        if self.problem_type == "single_label_classification":
+            return self.labels.notes(values)
+        if len(values) == 1 and self.problem_type == "regression":
+            return [
+                f"The number to learn is {values[0]:g} in all of the training data: there is nothing to tell apart."
+            ]
+        return ["No training example has any label: there is nothing to tell apart."] if values == [0] else []
 
     def _names(self, record: Record) -> list[str]:
         self.check(record)

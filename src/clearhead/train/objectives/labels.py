@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from clearhead.errors import InputError, did_you_mean
@@ -85,6 +85,19 @@ class Labels:
 
     def _some(self) -> str:
         return ", ".join(self.names[:20]) + (", …" if len(self.names) > 20 else "")
+
+    def notes(self, numbers: Collection[int]) -> list[str]:
+        """What to say of training data in which these labels occur, by their numbers."""
+        if len(numbers) == 1:
+            name = self.names[next(iter(numbers))]
+            return [
+                f"All of the training data has the label {name!r}: there is nothing to tell apart. The model will "
+                "always say it, and what is measured means nothing. Is it the right column, and the whole file?"
+            ]
+        missing = [name for n, name in enumerate(self.names) if n not in numbers]
+        if missing:
+            return [f"No training example has the label {', '.join(map(repr, missing[:10]))}: it cannot be learnt."]
+        return []
 
     def __len__(self) -> int:
         return len(self.names)

@@ -23,6 +23,7 @@ from clearhead.train.objectives.sequence import SequenceObjective
 
 if TYPE_CHECKING:
     from clearhead.pipeline import TextPipeline
+    from clearhead.train.data.table import Table
 
 
 @dataclass
@@ -77,6 +78,11 @@ class QuestionAnswering(SequenceObjective):
                 inside = _token_span(window.spans, start, start + len(text))
                 first, last = inside or (first, last)
             yield window.example | {"start": first, "end": last}
+
+    def data_notes(self, training: Table) -> list[str]:
+        if training.distinct("start") == training.distinct("end") == [0]:
+            return ["No training example holds an answer: the model will learn to give none."]
+        return []
 
     def answers(self, record: Record) -> list[tuple[str, int]]:
         """(text, where it starts) of each answer; none where the question has none."""

@@ -135,7 +135,7 @@ class SentenceSoftmax(SentenceObjective):
     def __init__(self, tokenizer: Tokenizer, length: int, *, labels: Sequence[str] | None = None, **head: Any) -> None:
         super().__init__(tokenizer, length, **head)
         self.fixed = labels is not None
-        self.labels = Labels(map(str, labels or ()))
+        self.labels: Labels = Labels(map(str, labels or ()))
 
     def identity(self) -> dict[str, Any]:
         return super().identity() | {"labels": self.labels.names}
@@ -231,6 +231,14 @@ class SentenceContrastive(SentenceObjective):
 
     def learn_labels(self, records: Iterator[Record]) -> None:
         self.negatives = next(("negative" in record for record in records), None)
+
+    @property
+    def learned_labels(self) -> bool | None:
+        return self.negatives
+
+    @learned_labels.setter
+    def learned_labels(self, negatives: bool | None) -> None:
+        self.negatives = negatives
 
     def check_rows(self, rows: int) -> None:
         if rows < 2 and not self.negatives:

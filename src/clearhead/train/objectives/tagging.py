@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from clearhead.train.objectives.fields import list_of, place
 from clearhead.train.objectives.labels import Labels
 from clearhead.train.objectives.padding import IGNORED
 from clearhead.train.objectives.sequence import SequenceObjective
+
+if TYPE_CHECKING:
+    from clearhead.train.data.table import Table
 
 OUTSIDE = "O"
 SUMS = ("words", "right", "names", "found", "true")  # what precision, recall and accuracy are made of
@@ -45,7 +48,7 @@ class Tagging(SequenceObjective):
             raise InputError(f"length={length} leaves no room for a word beside the special tokens.")
         self.all_pieces = all_pieces
         self.fixed = labels is not None
-        self.labels = Labels(map(str, labels or ()))
+        self.labels: Labels = Labels(map(str, labels or ()))
 
     def identity(self) -> dict[str, Any]:
         return super().identity() | {"all_pieces": self.all_pieces, "labels": self.labels.names}
@@ -56,6 +59,9 @@ class Tagging(SequenceObjective):
 
     def check_labels(self, records: Iterator[Record], name: str) -> None:
         self.labels.check((tag for record in records for tag in self._read(record)[1]), name)
+
+    def data_notes(self, training: Table) -> list[str]:
+        return self.labels.notes([n for n in training.distinct("labels") if n != IGNORED])
 
     def _read(self, record: Record) -> tuple[list[str], list[str]]:
         """The words and their tags, as many of the one as of the other."""

@@ -12,6 +12,7 @@ from clearhead.pipeline import Pipeline
 from clearhead.train.data import Source
 from clearhead.train.engine import lora
 from clearhead.train.run.assembly import RunParts
+from clearhead.train.run.kept_sources import GoneSource
 
 Metrics = dict[str, float]
 
@@ -27,7 +28,7 @@ def finish(parts: RunParts, sources: Mapping[str, Source]) -> tuple[Metrics, Met
     model = world.gather(parts.model)
     if world.is_main:
         pipe = _export(parts, model)
-        if "test" in sources:
+        if "test" in sources and not isinstance(sources["test"], GoneSource):
             records, options = sources["test"].records(), parts.recipe.evaluation.test_options
             with evaluation.eager():
                 test |= parts.objective.evaluate_test(pipe, records, **options)

@@ -2,6 +2,7 @@
 
 out/recipe.yaml    what was asked
 out/tokenizer/     trained for it, where it was
+out/sources.json   which data it was made of (train/run/kept_sources.py)
 out/data/          the data as numbers (train/data)
 out/checkpoints/   to go on from (train/engine/checkpoints.py)
 out/log.jsonl      what happened (train/engine/log.py)
@@ -14,6 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from clearhead.errors import CheckpointError, ClearheadError
@@ -70,7 +72,17 @@ def _remove_new(new: list[Path]) -> None:
             parent.rmdir()
 
 
-FILES = ("checkpoints", "model", "tokenizer", "adapter", "data", "tensorboard", "log.jsonl", "result.json")
+FILES = (
+    "checkpoints",
+    "model",
+    "tokenizer",
+    "adapter",
+    "data",
+    "tensorboard",
+    "log.jsonl",
+    "result.json",
+    "sources.json",
+)
 
 
 def check_same_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[str]:
@@ -81,10 +93,12 @@ def check_same_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> li
         raise CheckpointError(
             f"A run into {folder} would write over {path}, which is no run's. Set out= to a new folder."
         )
-    changed = recipe.differences(read_recipe(path), kind.compares_rows) if path.exists() else []
+    before = read_recipe(path) if path.exists() else recipe
+    as_long = replace(before, steps=recipe.steps, epochs=recipe.epochs) if recipe.extends(before) else before
+    changed = recipe.differences(as_long, kind.compares_rows)
     if there and changed:
         raise CheckpointError(
-            f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}). "
+            f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}).{_how_long(before, changed)} "
             "Set out= to a new folder, or delete this one to begin anew."
         )
     orphaned = [name for name in FILES if (folder / name).exists()] if not path.exists() else []
@@ -102,5 +116,14 @@ def remember_recipe(recipe: Recipe, folder: Path, kind: type[Objective], world: 
     world.barrier()
     if world.is_main and (changed or not path.exists()):
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)  # of a recipe that did not come as far as training
+    if world.is_main and (changed or not path.exists() or recipe.extends(read_recipe(path))):
         atomic_write(path, (HEADER + write_recipe(recipe)).encode(), CheckpointError)
     world.barrier()
+
+
+def _how_long(before: Recipe, changed: list[str]) -> str:
+    """How to train longer, for whoever seems to have tried."""
+    if not any(key.startswith(("steps:", "epochs:")) for key in changed):
+        return ""
+    said = f"steps={before.steps}" if before.steps is not None else f"epochs={before.epochs:g}"
+    return f" It began with {said}, which can be raised to train longer, and not lowered."

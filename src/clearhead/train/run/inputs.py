@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clearhead import hub, pipeline
+from clearhead.errors import InputError
 from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
 from clearhead.train.data import Source, open_source
 from clearhead.train.recipe import DataRecipe, Recipe
+from clearhead.train.run.kept_sources import kept_sources
 
 
 @dataclass
@@ -27,7 +30,8 @@ class RunInputs:
     source_tokenizer: Tokenizer | None
 
 
-def open_inputs(recipe: Recipe) -> RunInputs:
+def open_inputs(recipe: Recipe, folder: Path) -> RunInputs:
+    """folder: of the run, which knows sources that are gone"""
     origin = recipe.model.start or recipe.model.student_of
     if recipe.model.student_of == "teacher":
         origin = recipe.objective["teacher"]
@@ -36,23 +40,30 @@ def open_inputs(recipe: Recipe) -> RunInputs:
     tokenizer = _tokenizer_at(taken_from) if taken_from and not recipe.tokenizer.kind else None
     source = recipe.objective.get("source_tokenizer")
     source_tokenizer = _tokenizer_at(source) if source is not None else None
-    return RunInputs(_open_sources(recipe.data), start, tokenizer, source_tokenizer)
+    return RunInputs(_open_sources(recipe.data, kept_sources(folder)), start, tokenizer, source_tokenizer)
 
 
-def _open_sources(data: DataRecipe) -> dict[str, Source]:
-    common = _common(data)
-    if data.valid is None and data.validation_fraction:
-        held: dict[str, Any] = {"validation_fraction": data.validation_fraction}
-        sources = {
-            "train": open_source(data.train, limit=data.limit, part="train", **held, **common),
-            "valid": open_source(data.train, part="valid", **held, **common),
-        }
-    else:
-        sources = {"train": open_source(data.train, limit=data.limit, **common)}
-        if data.valid is not None:
-            sources["valid"] = open_source(data.valid, **common)
-    if data.test is not None:
-        sources["test"] = open_test(data)
+def _open_sources(data: DataRecipe, kept: Mapping[str, Source]) -> dict[str, Source]:
+    """kept: what stands in for a source that is gone"""
+    common, valid = _common(data), data.valid
+    opened: dict[str, Callable[[], Source]] = {
+        "train": lambda: open_source(data.train, limit=data.limit, **common),
+        "valid": lambda: open_source(valid, **common),
+        "test": lambda: open_test(data),
+    }
+    if valid is None and data.validation_fraction:
+        valid, split = data.train, common | {"validation_fraction": data.validation_fraction}
+        opened["train"] = lambda: open_source(data.train, limit=data.limit, part="train", **split)
+        opened["valid"] = lambda: open_source(valid, part="valid", **split)
+    named = {"train": data.train, "valid": valid, "test": data.test}
+    sources: dict[str, Source] = {}
+    for part in (part for part, spec in named.items() if spec is not None):
+        try:
+            sources[part] = opened[part]()
+        except InputError:
+            if part not in kept:
+                raise
+            sources[part] = kept[part]
     return sources
 
 

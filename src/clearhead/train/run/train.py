@@ -16,19 +16,21 @@ from clearhead.errors import CheckpointError, TrainingStopped
 from clearhead.nn.fast import cpu_kernels
 from clearhead.train.data import Source
 from clearhead.train.engine import lora
+from clearhead.train.engine.checkpoints import Progress
 from clearhead.train.engine.log import Log, Watcher, tensorboard
 from clearhead.train.engine.loop import Loop
 from clearhead.train.engine.memory_saving import explain_out_of_memory
 from clearhead.train.engine.world import World, is_distributed, join_world
-from clearhead.train.objectives import objective_class, typed_options
+from clearhead.train.objectives import Objective, objective_class, typed_options
 from clearhead.train.recipe import Recipe
 from clearhead.train.recipe_files import read_recipe
 from clearhead.train.run.assembly import RunParts, assemble
 from clearhead.train.run.checks import check_distribution, check_run, shared_files
 from clearhead.train.run.data import prepare_data
 from clearhead.train.run.export import finish
-from clearhead.train.run.folder import check_same_recipe, locked, remember_recipe
+from clearhead.train.run.folder import check_same_recipe, has_begun, locked, remember_recipe
 from clearhead.train.run.inputs import open_inputs
+from clearhead.train.run.kept_sources import GoneSource, check_unchanged, keep_sources, kept_labels, notes_on_gone
 from clearhead.train.run.model import make_model
 from clearhead.train.run.tokenizer import objective_for, stand_in, train_or_load
 
@@ -72,11 +74,13 @@ def _train(asked: Recipe, folder: Path, world: World, watchers: list[Watcher]) -
     name, options = asked.objective["name"], {k: v for k, v in asked.objective.items() if k != "name"}
     kind = objective_class(name)
     recipe = replace(asked, objective={"name": name} | typed_options(kind, options))
-    inputs = open_inputs(recipe)
+    inputs = open_inputs(recipe, folder)
     check_run(recipe, kind, inputs)
     tokenizer = inputs.tokenizer or stand_in(recipe.tokenizer, kind)
     objective = objective_for(recipe, inputs, tokenizer)  # options that cannot be are found now
     check_same_recipe(asked, folder, kind)
+    if has_begun(folder):
+        check_unchanged(folder, inputs.sources)
 
     with locked(folder, world), explain_out_of_memory():
         remember_recipe(asked, folder, kind, world)
@@ -89,17 +93,31 @@ def _train(asked: Recipe, folder: Path, world: World, watchers: list[Watcher]) -
             tokenizer = train_or_load(recipe.tokenizer, kind, inputs.sources["train"], folder, world)
             objective = objective_for(recipe, inputs, tokenizer)
         if objective.learns_labels:
-            objective.learn_labels(inputs.sources["train"].records())
+            _learn_labels(objective, inputs.sources["train"], folder)
         if recipe.batch.size is not None:
             objective.check_rows(recipe.batch.size // (recipe.batch.gradient_accumulation_steps * world.size))
         data = prepare_data(recipe, inputs.sources, objective, folder, world)
+        if world.is_main:
+            keep_sources(folder, inputs.sources, objective)
         torch.manual_seed(recipe.seed)
         model = make_model(recipe.model, objective, inputs.start, len(tokenizer.target), world.init_device)
         parts = assemble(recipe, folder, world, objective, data, model)
-        notes = shared_files(inputs.sources) + _notes(parts)
+        notes = (
+            notes_on_gone(inputs.sources)
+            + shared_files(inputs.sources)
+            + objective.data_notes(data.tables["train"])
+            + _notes(parts)
+        )
         notes += _restore(parts)
         parts.check_evaluation()
         return _run(parts, inputs.sources, notes, watchers if world.is_main else [])
+
+
+def _learn_labels(objective: Objective, source: Source, folder: Path) -> None:
+    if isinstance(source, GoneSource):
+        objective.learned_labels = kept_labels(folder)
+    else:
+        objective.learn_labels(source.records())
 
 
 def _notes(parts: RunParts) -> list[str]:
@@ -126,7 +144,18 @@ def _restore(parts: RunParts) -> list[str]:
             f"The data has changed since the run in {parts.folder} began. Begin anew with another out=."
         )
     loop.restore(progress, tensors)
-    return wrong
+    return wrong + _notes_on_length(parts, progress)
+
+
+def _notes_on_length(parts: RunParts, progress: Progress) -> list[str]:
+    """Of a run that is to take more steps than when it was stopped, or ended."""
+    if parts.steps == progress.steps:
+        return []
+    rates = parts.recipe.schedule.name
+    note = f"The run goes on from step {progress.step:,} to step {parts.steps:,}; it was to end at {progress.steps:,}."
+    if rates != "constant":
+        note += f" The learning rate is that of a {rates} schedule over all {parts.steps:,} steps from here on."
+    return [note]
 
 
 def _run(parts: RunParts, sources: Mapping[str, Source], notes: list[str], watchers: list[Watcher]) -> TrainingResult:
@@ -154,7 +183,7 @@ def _run(parts: RunParts, sources: Mapping[str, Source], notes: list[str], watch
         if finished and loop.progress.step < parts.steps:
             patience = f"evaluation.patience={parts.recipe.evaluation.patience}"
             best = f"no evaluation was better than that of step {loop.progress.best_step}"
-            emit("note", text=f"Stopped early: {best} ({patience}).")
+            emit("note", text=f"Stopped early: {best} ({patience}). A greater one goes on.")
         metrics, test = finish(parts, sources) if finished else ({}, {})
         emit("end", finished=finished, metrics=metrics, test=test)
     return TrainingResult(folder, finished, loop.progress.step, metrics, test)
