@@ -16,6 +16,7 @@ from clearhead.cli import app
 from clearhead.errors import InputError
 from clearhead.explain.questions import QUESTIONS
 from tests.cli import with_model
+from tests.cli.test_cli import run
 from tests.tiny import tiny_pipeline
 
 TEXT = "The robot must obey"
@@ -39,12 +40,6 @@ def asked(*words, stdin=None):
         raise result.exception
     assert result.exit_code == 0
     return result
-
-
-def process(*words, **more):
-    env = {**os.environ, "COLUMNS": "80"}
-    line = [sys.executable, "-m", "clearhead", *with_model(["explain", *words])]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **more)
 
 
 def test_help_teaches():
@@ -191,10 +186,9 @@ def test_what_cannot_be_asked_is_refused_and_nothing_is_written(words, message, 
 
 
 def test_an_error_is_one_message_and_a_code():
-    done = process("salency", TEXT)
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, out) == (1, "")
-    assert err.startswith("Error: There is no question") and "Traceback" not in err
+    done = run("explain", "salency", TEXT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: There is no question") and "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -16,6 +16,7 @@ from clearhead.cli.interactive import COMMANDS, SETTABLE, InteractiveWriter, joi
 from clearhead.errors import InputError
 from clearhead.generate import Options
 from tests.cli import with_model
+from tests.cli.test_cli import run
 from tests.tiny import shake, tiny_translator
 
 PROMPT = "The robot said"
@@ -212,15 +213,13 @@ def test_prompts_that_cannot_be_continued():
 
 
 def test_a_users_mistake_is_one_message_and_no_trace():
-    wrong = process("generate", PROMPT, "--regex", "(a")
-    _, said = wrong.communicate(timeout=60)
+    wrong = run("generate", PROMPT, "--regex", "(a")
     assert wrong.returncode == 1
-    assert said.startswith("Error:")
-    assert len(said.splitlines()) <= 2
-    wrong = process("generate", PROMPT, "--temprature", "1")
-    _, said = wrong.communicate(timeout=60)
+    assert wrong.stderr.startswith("Error:")
+    assert len(wrong.stderr.splitlines()) <= 2
+    wrong = run("generate", PROMPT, "--temprature", "1")
     assert wrong.returncode == 2
-    assert "--temperature" in said
+    assert "--temperature" in wrong.stderr
 
 
 def slow_model(monkeypatch, gpt, after):
