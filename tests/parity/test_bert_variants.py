@@ -262,7 +262,7 @@ def test_notes_that_published_files_carry(name, notes):
 )
 def test_what_cannot_be_is_refused_by_name(name, options):
     with pytest.raises(ConfigError, match=next(iter(options))):
-        family(name).config.from_dict(options)
+        family(name).config.from_dict(options, strict=True)
 
 
 @pytest.mark.parametrize("name", OLD_CONFIGS)
@@ -345,7 +345,7 @@ def test_refused(name, changes, says, tmp_path):
     pair(tmp_path, name)
     edit(tmp_path, **changes)
     with pytest.raises(ConfigError, match=says):
-        hub.load_model(tmp_path)
+        hub.load_model(tmp_path, strict=True)
 
 
 # --- DistilBERT --------------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def test_published_keys_are_read_and_written(name):
 )
 def test_what_cannot_be_honoured_is_refused_by_name(name, change, words):
     with pytest.raises(ConfigError, match=words):
-        family(name).config.from_dict({**PUBLISHED[name], **change})
+        family(name).config.from_dict({**PUBLISHED[name], **change}, strict=True)
 
 
 @pytest.mark.parametrize("given", ["types", "layers", "neither"])

@@ -266,4 +266,4 @@ def test_the_first_name_of_the_class(tmp_path):
 )
 def test_refused_by_name(values, said):
     with pytest.raises(ConfigError, match=said):
-        family("t5").config.from_dict(values)
+        family("t5").config.from_dict(values, strict=True)

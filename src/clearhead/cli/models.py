@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.style import out, print_json, waiting
+from clearhead.cli.style import note, out, print_json, waiting
 
 if TYPE_CHECKING:
     from clearhead.hub.describe import Description
@@ -175,7 +175,7 @@ def diff(
 
 def _describe(name: str, task: str | None, revision: str | None) -> Description:
     from clearhead import zoo
-    from clearhead.hub import locate, read_config
+    from clearhead.hub import architecture_of, locate, read_config
     from clearhead.hub.describe import describe as measure
     from clearhead.models import presets
 
@@ -188,8 +188,9 @@ def _describe(name: str, task: str | None, revision: str | None) -> Description:
         return measure(name, model.family, model.config, model.task)
     shipped = None if card is None else card.folder
     family, config, raw = read_config(shipped or locate(name, revision, zoo.hint(name, known), weights=False))
-    stored = [t for arch in raw.get("architectures") or [] if (t := family.task_of(str(arch)))]
-    return measure(name, family, config, task or next(iter(stored), None))
+    if config.unknown:
+        note(f"Not known, and not counted: {', '.join(map(config.unknown_option, config.unknown))}.")
+    return measure(name, family, config, task or family.task_of(architecture_of(raw) or ""))
 
 
 def _as_dict(d: Description) -> dict[str, Any]:

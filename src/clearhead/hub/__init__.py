@@ -1,6 +1,6 @@
 """Load, save and describe a checkpoint: a folder of one part or several, or a hub id."""
 
-from clearhead.hub.config import read_config, read_generation
+from clearhead.hub.config import architecture_of, read_config, read_generation
 from clearhead.hub.load import as_device, as_dtype, load_model
 from clearhead.hub.locate import locate, user_path
 from clearhead.hub.parts import ModelIndex, has_parts, part_folders, read_index, write_index
@@ -14,6 +14,7 @@ __all__ = [
     "ModelIndex",
     "SentenceModules",
     "apply_precision",
+    "architecture_of",
     "as_device",
     "as_dtype",
     "check_quantize",

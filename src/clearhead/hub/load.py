@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from clearhead.errors import ConfigError, InputError, did_you_mean
 from clearhead.hub.assign import assign_weights
-from clearhead.hub.config import CONFIG, Configure, read_config, read_generation
+from clearhead.hub.config import CONFIG, Configure, architecture_of, read_config, read_generation
+from clearhead.hub.guess import guess_task
 from clearhead.hub.packed import open_packed
 from clearhead.hub.parts import has_parts, read_index
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
 from clearhead.hub.run_folder import open_checkpoint
-from clearhead.hub.weights import FLOATS, open_weights
+from clearhead.hub.weights import FLOATS, Weights, open_weights
 from clearhead.models import Config, Family, Model
+
+log = logging.getLogger("clearhead")
+MOST_COMPUTED = 2**30  # numbers in a computed table
 
 
 def load_model(
@@ -28,6 +32,7 @@ def load_model(
     ignore_options: Iterable[str] = (),
     quantize: str | None = None,
     configure: Configure | None = None,
+    strict: bool = False,
 ) -> Model:
     """A model with the folder's weights, contiguous: mapped from disk where they lie so in the file, else copied one
     matrix at a time, so memory is the model's own size. From then on nobody but their owner touches them.
@@ -36,25 +41,28 @@ def load_model(
                 are ever in memory (see hub/precision.py)
     configure   changes config.json before the model is built, to train it for something else. What no longer fits in
                 the head (another number of labels) starts from random values
+    strict      refuse what would otherwise be named in a warning: options that are not known, tensors of somebody's own
+                head, a class or family that has to be guessed
     """
     _check_one_part(folder)
-    family, config, raw = read_config(folder, ignore_options, configure)
-    stored_task = _stored_task(family, raw)
-    task = task or stored_task
-    if task is None:
-        architectures = ", ".join(raw.get("architectures") or []) or "no architecture"
-        raise ConfigError(
-            f"The checkpoint names {architectures}, whose head Clearhead does not have. "
-            f"Say which part to load with task=: {', '.join(family.architectures)}."
-        )
+    family, config, raw = read_config(folder, ignore_options, configure, strict)
+    architecture = architecture_of(raw)
+    stored_task = family.default_task if architecture is None else family.task_of(architecture)
+    if task is not None:
+        family.check_task(task)
     torch_device, torch_dtype = as_device(device), as_dtype(dtype)
     check_quantize(quantize, torch_dtype, torch_device)
-    family.check_task(task)
     weights = open_packed(folder) or open_checkpoint(folder) or open_weights(folder)
     _check_layers(config, len(weights))
+    guessed = task is None and (architecture is None or stored_task is None)
+    if guessed:
+        task = stored_task = _guess_task(family, config, weights, architecture, strict)
+    task = task or stored_task
+    assert task is not None
     try:
         model = family.make(config, task, device="meta")
-    except (RuntimeError, MemoryError) as error:
+        _check_tables(model)
+    except (RuntimeError, MemoryError, OverflowError, TypeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"The configuration describes a model that cannot be built: {reason}") from None
     assign_weights(
@@ -65,7 +73,10 @@ def load_model(
         dtype=None if quantize else torch_dtype,
         device=torch_device,
         contiguous=quantize is None,  # what will be rounded is read from the file once, in any order
+        strict=strict,
+        guessed=guessed,
     )
+    _name_unknown(config)
     model.generation = read_generation(folder, raw)
     return model if quantize is None else apply_precision(model, quantize)
 
@@ -91,12 +102,46 @@ def _check_layers(config: Config, tensors: int) -> None:
         )
 
 
-def _stored_task(family: Family, raw: dict[str, Any]) -> str | None:
-    """What the checkpoint's own head is for; None if it is one we do not have."""
-    architectures = raw.get("architectures")
-    if not isinstance(architectures, list) or not architectures:
+def _check_tables(model: Model) -> None:
+    """Tables that are computed, such as sinusoids, are in no file that would show how large they are."""
+    numbers = max((table.numel() for table in model.buffers()), default=0)
+    if numbers > MOST_COMPUTED:
+        raise ConfigError(
+            f"The configuration asks for a computed table of {numbers:,} numbers; no model has one. Is "
+            "max_position_embeddings right?"
+        )
+
+
+def _guess_task(family: Family, config: Config, weights: Weights, architecture: str | None, strict: bool) -> str:
+    """What the tensors are for, where config.json names no class, or one that Clearhead does not have."""
+    heads = ", ".join(family.architectures)
+    if strict and architecture is None:
         return family.default_task
-    return family.task_of(str(architectures[0]))
+    if strict:
+        raise ConfigError(
+            f"The checkpoint names {architecture}, whose head Clearhead does not have. "
+            f"Say which part to load with task=: {heads}."
+        )
+    task = guess_task(family, config, weights, prefer_default=architecture is None)
+    if architecture is not None or task != family.default_task:
+        named = "no class" if architecture is None else f"{architecture[:80]}, which Clearhead does not have"
+        log.warning(
+            "config.json names %s. By its tensors it is loaded for %s (%s); say task= for another part: %s.",
+            named, task, family.architectures[task], heads,
+        )  # fmt: skip
+    return task
+
+
+def _name_unknown(config: Config) -> None:
+    """Options that were neither honoured nor refused are said, all in one warning."""
+    if config.unknown:
+        log.warning(
+            "config.json has options that Clearhead does not know and does nothing with: %s. The weights fit without "
+            "them, and they are kept when it is saved. strict=True refuses them; ignore_options=%s says that they are "
+            "harmless.",
+            ", ".join(map(config.unknown_option, config.unknown)),
+            config.unknown,
+        )
 
 
 def as_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:

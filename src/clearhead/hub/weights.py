@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from clearhead import files
 from clearhead.errors import CheckpointError
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what a model can run in
@@ -28,6 +29,7 @@ WEIGHT_FILES = (
     ("diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.safetensors.index.json"),
     (BIN, BIN_INDEX),
 )
+_LONGEST_NAME = 255  # bytes of a file's name
 _COPY_BYTES = 16 * 2**20  # how many bytes of a file are in memory while its tensors are being converted
 
 
@@ -130,15 +132,19 @@ def open_weights(folder: Path) -> Weights:
 def read_shard_index(path: Path) -> dict[str, str]:
     """A shard index: tensor name -> file name, each a plain name in the index's own folder."""
     try:
-        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        weight_map = files.read_json(path, CheckpointError)["weight_map"]
         index = {str(name): str(file) for name, file in weight_map.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} is not a valid shard index ({_first_line(error)}).") from None
     for name, file in index.items():
+        if len(file.encode("utf-8", "replace")) > _LONGEST_NAME:
+            raise CheckpointError(
+                f"{path} says that {_cut(name)} is in {_cut(file)!r}, a name longer than a file can have."
+            )
         if Path(file).name != file or file in ("", ".", "..") or "\\" in file:
             raise CheckpointError(
-                f"{path} says that {name} is in {file!r}, which is not a plain file name in its own folder. "
-                "An index may name nothing outside the checkpoint."
+                f"{path} says that {_cut(name)} is in {_cut(file)!r}, which is not a plain file name in its own "
+                "folder. An index may name nothing outside the checkpoint."
             )
     return index
 
@@ -167,6 +173,8 @@ def _open_shard(path: Path) -> Any:
     if path.suffix == ".safetensors":
         try:
             return safe_open(path, framework="pt")
+        except MemoryError:
+            raise CheckpointError(f"{path} is too large for this machine: {path.stat().st_size:,} bytes.") from None
         except (SafetensorError, OSError, ValueError) as error:
             start = path.read_bytes()[:200] if path.stat().st_size < 10_000 else b""
             if start.startswith(b"version https://git-lfs"):
@@ -189,7 +197,7 @@ def _open_bin(path: Path) -> dict[str, Tensor]:
             f"{path} was refused: it holds something other than tensors, and such files can run code when opened "
             "(only tensors are read). Ask its author for a safetensors file."
         ) from None
-    except (RuntimeError, EOFError, ValueError, OSError, LookupError, AttributeError, TypeError) as error:
+    except (RuntimeError, EOFError, ValueError, OSError, LookupError, AttributeError, TypeError, MemoryError) as error:
         raise CheckpointError(
             f"{path} is not a readable PyTorch file ({_first_line(error)}). Fetch it again."
         ) from None
@@ -251,4 +259,8 @@ def _first_line(error: Exception) -> str:
 def first_few(names: list[str], most: int = 8) -> str:
     """The first few of many names, for a message."""
     rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+    return ", ".join(map(_cut, names[:most])) + rest
+
+
+def _cut(name: str, longest: int = 100) -> str:
+    return name if len(name) <= longest else f"{name[:longest]}…"

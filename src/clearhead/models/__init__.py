@@ -10,6 +10,7 @@ from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.model import Model
 from clearhead.models.output import Output
+from clearhead.schema import shown
 
 # `model_type` in config.json -> the module that holds the family. To add a family, add a line.
 FAMILIES = {
@@ -49,7 +50,7 @@ FAMILIES = {
 def family(name: str) -> Family:
     if name not in FAMILIES:
         raise ConfigError(
-            f"Clearhead does not know the family {name!r}.{did_you_mean(name, FAMILIES)} "
+            f"Clearhead does not know the family {shown(name)}.{did_you_mean(name[:60], FAMILIES)} "
             f"It knows: {', '.join(sorted(FAMILIES))}."
         )
     module = importlib.import_module(FAMILIES[name])

@@ -27,14 +27,14 @@ class BartConfig(Seq2SeqConfig):
         self._probabilities("classifier_dropout")
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any], ignore: Iterable[str] = ()) -> Self:
+    def from_dict(cls, raw: Mapping[str, Any], ignore: Iterable[str] = (), strict: bool = False) -> Self:
         raw = dict(raw)
         older = raw.pop("classif_dropout", None)  # the older name, which many files still carry beside the newer
         if raw.get("classifier_dropout") is None and older is not None:
             raw["classifier_dropout"] = older
         if raw.get("id2label") is None and raw.get("num_labels") is None:
             raw["num_labels"] = cls().num_labels
-        return super().from_dict(raw, ignore)
+        return super().from_dict(raw, ignore, strict)
 
 
 _BASE = {

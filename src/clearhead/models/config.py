@@ -1,8 +1,9 @@
 """What a configuration is: a dataclass with a field for each option, and the way from and to `config.json`.
 
-Every key of a published config.json is one of: a field (honoured); inert (it cannot change what is computed);
-or fixed (known, and refused unless it has the one value that Clearhead implements). Any other key is refused by
-name, so that no option is ever ignored in silence.
+Every key of a published config.json is one of: a field (honoured); inert (it cannot change what is computed); fixed,
+or known from related architectures to change the numbers (refused by name, unless its value leaves the network as it
+is); or unknown, which is kept, and named in a warning when the weights fit without it (`strict` refuses it). No option
+is ever ignored in silence.
 """
 
 from __future__ import annotations
@@ -13,44 +14,18 @@ from dataclasses import MISSING, dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from clearhead.errors import ConfigError, did_you_mean
-from clearhead.generation_options import CONFIG_KEYS
-from clearhead.schema import Field, fields_of
-
-# Keys that say how something was made, stored or sampled. They do not change what the network computes.
-INERT = CONFIG_KEYS | frozenset(  # and what `generate` does unless told otherwise, which older checkpoints keep here
-    """
-    model_type architectures transformers_version clearhead_version torch_dtype dtype auto_map name_or_path
-    use_cache use_return_dict return_dict output_attentions output_hidden_states output_scores torchscript
-    use_bfloat16 chunk_size_feed_forward gradient_checkpointing attn_implementation tokenizer_class
-    task_specific_params finetuning_task num_labels prefix output_past label_smoothing xla_device
-    tie_last_hidden_states experts_implementation return_dict_in_generate tf_legacy_loss
-    sentence_transformers sbert_ce_default_activation_function
-    """.split()
-)
+from clearhead.errors import ConfigError, near
+from clearhead.models.config_keys import WRITTEN_ANEW, advice, effect
+from clearhead.schema import Field, fields_of, shown
 
 # Names that transformers accepts in every family, however the family spells them itself.
 _COMMON_NAMES = {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}
 
-# What a save says itself.
-_WRITTEN_ANEW = frozenset(
-    "model_type architectures transformers_version torch_dtype dtype auto_map name_or_path num_labels".split()
-)
+LARGEST = 2**31  # no whole number reaches it
+MOST_LABELS = 10_000_000
 
-# Keys every family knows, with the one value that leaves the network as published.
-FIXED: dict[str, tuple[Any, ...]] = {
-    "is_encoder_decoder": (False,),
-    "tie_encoder_decoder": (False,),
-    "cross_attention_hidden_size": (None,),
-    "pruned_heads": ({}, None),
-    "quantization_config": (None,),
-    "per_layer_config": (None, {}),
-    "adapters": (None, {}),
-    "head_dim": (None,),
-    "sliding_window": (None,),
-    "rope_scaling": (None,),
-    "rope_parameters": (None,),
-}
+# What a configuration knows about its file; no options of the network.
+NO_OPTIONS = frozenset({"also_stored", "unknown", "spelt"})
 
 
 @dataclass(kw_only=True)
@@ -72,16 +47,23 @@ class Config:
 
     id2label: dict[int, str] = field(default_factory=lambda: {0: "LABEL_0", 1: "LABEL_1"})
     problem_type: str | None = None
-    # keys of config.json that change nothing here, kept so that a saved folder still has them
+    # keys of config.json that no field holds, kept so that a saved folder still has them
     also_stored: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    # those among them that Clearhead does not know
+    unknown: list[str] = field(default_factory=list, repr=False, compare=False)
+    # field -> the key that config.json had for it, where that is another than the published one
+    spelt: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
         for name, known in _schema(cls).items():
             value = getattr(self, name)
-            known.check(value, error=ConfigError)
+            replace(known, name=self._said(name)).check(value, error=ConfigError)
+            if isinstance(value, int) and abs(value) >= LARGEST:
+                raise ConfigError(f"{self._said(name)} is {value}, larger than any model has it.")
             if value not in self.fixed.get(known.name, (value,)):
                 raise ConfigError(self._unknown_value(known.name, value))
+        self._at_least(0, *(name for name in _schema(cls) if name.endswith(("_eps", "_epsilon"))))
         kinds = (None, "regression", "single_label_classification", "multi_label_classification")
         if self.problem_type not in kinds:
             raise ConfigError(f"problem_type is {self.problem_type!r}; it can be one of {', '.join(kinds[1:])}.")
@@ -90,21 +72,33 @@ class Config:
         for name in names:
             value = getattr(self, name)
             if value is not None and value < least:
-                raise ConfigError(f"{self._key(name)} is {value}; it must be at least {least:g}.")
+                raise ConfigError(f"{self._said(name)} is {value}; it must be at least {least:g}.")
 
     def _probabilities(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
-                raise ConfigError(f"{self._key(name)} is {value}; a dropout rate lies between 0 and 1.")
+                raise ConfigError(f"{self._said(name)} is {value}; a dropout rate lies between 0 and 1.")
 
     @classmethod
     def _key(cls, name: str) -> str:
         return cls.published.get(name, name)
 
     @classmethod
+    def _by_key(cls) -> dict[str, str]:
+        """Published key -> field."""
+        return {cls._key(f.name): f.name for f in dataclasses.fields(cls) if f.name not in NO_OPTIONS}
+
+    def _said(self, name: str) -> str:
+        """What whoever wrote the file calls it, to be blamed by that name."""
+        return self.spelt.get(name) or self._key(name)
+
+    @classmethod
     def _unknown_value(cls, key: str, value: Any) -> str:
-        return f"This {cls.family} configuration sets {key} = {value!r}, which Clearhead does not implement."
+        return (
+            f"This {cls.family} configuration sets {key} = {shown(value)}, which Clearhead does not implement."
+            f"{advice(key)}"
+        )
 
     @property
     def num_labels(self) -> int:
@@ -115,37 +109,33 @@ class Config:
         return {label: n for n, label in self.id2label.items()}
 
     @classmethod
-    def from_dict(cls, raw: dict[str, Any], ignore: typing.Iterable[str] = ()) -> Self:
-        """Read a config.json. `ignore` names keys that the caller knows to be harmless."""
-        fields = {f.name for f in dataclasses.fields(cls)}
-        by_key = {cls._key(name): name for name in fields}
-        inert = INERT | cls.inert | set(ignore)
-        fixed = {**FIXED, **cls.fixed}
+    def from_dict(cls, raw: typing.Mapping[str, Any], ignore: typing.Iterable[str] = (), strict: bool = False) -> Self:
+        """Read a config.json.
+
+        ignore   keys that the caller knows to be harmless
+        strict   refuse a key that Clearhead does not know, which is otherwise kept in `unknown`
+        """
+        ignore = set(ignore)
         values: dict[str, Any] = {}
+        spelt: dict[str, str] = {}
+        others = {}
         for key, value in raw.items():
-            key_now = cls.also_spelt.get(key, key)
-            name = by_key.get(key_now) or (key_now if key_now in fields & _COMMON_NAMES else None)
-            if name is not None:
-                if name in values and values[name] != value:
-                    raise ConfigError(
-                        f"The configuration gives {cls._key(name)} twice, as {values[name]!r} and (by the name {key}) "
-                        f"as {value!r}. Remove one of them."
-                    )
-                values[name] = value
-            elif key in inert or key.startswith("_") or key == "label2id":
-                continue
-            elif key in fixed:
-                if value not in fixed[key]:
-                    raise ConfigError(cls._unknown_value(key, value))
-            elif value is not None:
+            name = cls.field_of(key)
+            if name is None:
+                others[key] = value
+            elif name in values and values[name] != value:
                 raise ConfigError(
-                    f"This {cls.family} configuration has an option that Clearhead does not know: {key} = {value!r}."
-                    f"{did_you_mean(key, sorted(by_key.keys() | fields))} If it does not change what the model "
-                    f'computes, load with ignore_options=["{key}"].'
+                    f"The configuration gives {cls._key(name)} twice, as {shown(values[name])} and (by the name {key}) "
+                    f"as {shown(value)}. Remove one of them."
                 )
-        values.pop("label2id", None)
-        values["id2label"] = _labels(raw)
-        values["also_stored"] = {k: v for k, v in raw.items() if k in (INERT | cls.inert) - _WRITTEN_ANEW}
+            else:
+                values[name] = value
+                spelt |= {name: key} if key != cls._key(name) else {}
+        unknown = cls._read_others({k: v for k, v in others.items() if k not in ignore}, values)
+        if unknown and strict:
+            raise ConfigError(cls._refusal(unknown[0], raw[unknown[0]]))
+        values |= {"id2label": _labels(raw), "unknown": unknown, "spelt": spelt}
+        values["also_stored"] = {k: v for k, v in others.items() if k not in WRITTEN_ANEW and not k.startswith("_")}
         values = {n: v for n, v in values.items() if v is not None or n not in _required(cls)}
         missing = _required(cls) - set(values)
         if missing:
@@ -153,6 +143,53 @@ class Config:
                 f"The {cls.family} configuration lacks {', '.join(sorted(cls._key(m) for m in missing))}."
             )
         return cls(**values)
+
+    @classmethod
+    def field_of(cls, key: str) -> str | None:
+        """The field that a key of config.json sets, by whatever name; None where it sets none."""
+        key, known = cls.also_spelt.get(key, key), cls._by_key()
+        name = known.get(key)
+        return key if name is None and key in known.values() and key in _COMMON_NAMES else name
+
+    @classmethod
+    def _read_others(cls, others: dict[str, Any], values: dict[str, Any]) -> list[str]:
+        """Of the keys that set no field: refuse what would change the numbers, and name what is not known."""
+        heads, width = (values.get(n, getattr(cls, n, None)) for n in ("num_attention_heads", "hidden_size"))
+        effects = {}
+        for key, value in others.items():
+            if key in cls.fixed:
+                effects[key] = "none" if value in cls.fixed[key] else "refused"
+            elif key not in cls.inert and key != "label2id":
+                effects[key] = effect(key, value, heads, width)
+            if effects.get(key) == "refused":
+                raise ConfigError(cls._unknown_value(key, value))
+        return [key for key, does in effects.items() if does == "unknown"]
+
+    @classmethod
+    def _refusal(cls, key: str, value: Any) -> str:
+        meant = f" Did you mean {near_key}?" if (near_key := cls.near(key)) else ""
+        return (
+            f"This {cls.family} configuration has an option that Clearhead does not know: {key} = {shown(value)}."
+            f'{meant} If it does not change what the model computes, load with ignore_options=["{key}"].'
+        )
+
+    @classmethod
+    def near(cls, key: str) -> str | None:
+        """The option that whoever wrote this key probably meant."""
+        known = {*cls._by_key(), *cls.also_spelt, *(name for name in _COMMON_NAMES if cls.field_of(name))}
+        name = cls._key(key)  # what it is called here is not always what it is called there
+        return next(iter(near(name, sorted(known), most=1, cutoff=0.75)), None)
+
+    def unknown_option(self, key: str) -> str:
+        """One of the keys that are not known, for a sentence that names them."""
+        meant = f" (did you mean {near_key}?)" if (near_key := self.near(key)) else ""
+        return f"{key} = {shown(self.also_stored[key])}{meant}"
+
+    def check_known(self, keys: typing.Iterable[str]) -> None:
+        """Refuse those of these keys that Clearhead does not know: somebody wrote them to be obeyed."""
+        for key in keys:
+            if key in self.unknown:
+                raise ConfigError(self._refusal(key, self.also_stored[key]))
 
     def __getattr__(self, name: str) -> Any:
         """Options by their published names too: `config.n_embd`."""
@@ -163,7 +200,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """The published form, with every field written out."""
-        out = {self._key(f.name): getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "also_stored"}
+        out = {self._key(f.name): getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in NO_OPTIONS}
         out = {**self.also_stored, **out}
         out["id2label"] = {str(n): label for n, label in self.id2label.items()}
         out["label2id"] = self.label2id
@@ -184,20 +221,22 @@ def _required(cls: type[Config]) -> set[str]:
     }
 
 
-def _labels(raw: dict[str, Any]) -> dict[int, str]:
+def _labels(raw: typing.Mapping[str, Any]) -> dict[int, str]:
     labels = raw.get("id2label")
     if labels is None:
         count = raw.get("num_labels")
         count = 2 if count is None else count
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise ConfigError(f"num_labels is {count!r}; it must be a whole number of at least 1.")
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_LABELS:
+            raise ConfigError(f"num_labels is {shown(count)}; it must be a whole number from 1 to {MOST_LABELS:,}.")
         return {n: f"LABEL_{n}" for n in range(count)}
     try:
         named = {int(n): str(label) for n, label in labels.items()}
     except (AttributeError, TypeError, ValueError):
         raise ConfigError('id2label must map label numbers to names, such as {"0": "negative"}.') from None
     if sorted(named) != list(range(len(named))) or not named:
-        raise ConfigError(f"id2label must number its labels 0, 1, 2 …; it has {sorted(named)}.")
+        raise ConfigError(f"id2label must number its labels 0, 1, 2 …; it has {shown(sorted(named))}.")
     if raw.get("num_labels") not in (None, len(named)):
-        raise ConfigError(f"num_labels is {raw['num_labels']}, but id2label names {len(named)}. Correct one of them.")
+        raise ConfigError(
+            f"num_labels is {shown(raw['num_labels'])}, but id2label names {len(named)}. Correct one of them."
+        )
     return dict(sorted(named.items()))

@@ -43,6 +43,8 @@ class Family:
     older_names: Mapping[str, str] = field(default_factory=dict)
 
     def task_of(self, architecture: str) -> str | None:
+        """What a class is for, whichever framework it was written in; None for a class that is not the family's."""
+        architecture = architecture.removeprefix("TF").removeprefix("Flax")
         return {name: task for task, name in self.architectures.items()}.get(
             architecture, self.older_names.get(architecture)
         )

@@ -39,7 +39,7 @@ class CausalConfig(TokenConfig):
     # n_ctx only ever repeated n_positions
     inert: ClassVar[frozenset[str]] = frozenset({"n_ctx", "is_decoder", "predict_special_tokens"})
     # rows that early versions added to the vocabulary
-    fixed: ClassVar[dict[str, tuple[Any, ...]]] = {"n_special": (0,)}
+    fixed: ClassVar[dict[str, tuple[Any, ...]]] = {"n_special": (0,), "is_causal": (True,)}
 
     max_position_embeddings: int = 1024
     resid_pdrop: float = 0.1

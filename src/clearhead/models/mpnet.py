@@ -15,9 +15,10 @@ from clearhead.nn import RelativeBuckets, Stack
 class MPNetConfig(roberta.RobertaConfig):
     family: ClassVar[str] = "mpnet"
     fixed: ClassVar[dict[str, tuple[Any, ...]]] = {
-        # The published model works with these two alone, whatever its configuration says.
+        # The published model works with these alone, whatever its configuration says.
         "pad_token_id": (1,),
         "relative_attention_num_buckets": (32,),
+        "relative_attention_max_distance": (128,),
         # BERT's options, which it does not have.
         "type_vocab_size": (0,),
         "position_embedding_type": ("absolute",),

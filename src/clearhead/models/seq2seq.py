@@ -112,12 +112,12 @@ class Seq2SeqConfig(TokenConfig):
         self._padding_within(min(self.vocab_size, self.target_size))
 
     @classmethod
-    def from_dict(cls, raw: Mapping[str, Any], ignore: Iterable[str] = ()) -> Self:
+    def from_dict(cls, raw: Mapping[str, Any], ignore: Iterable[str] = (), strict: bool = False) -> Self:
         raw = dict(raw)
         # an older way to say that the beginning is forced
         if raw.pop("force_bos_token_to_be_generated", False) and raw.get("forced_bos_token_id") is None:
             raw["forced_bos_token_id"] = raw.get("bos_token_id", cls.bos_token_id)
-        return super().from_dict(raw, ignore)
+        return super().from_dict(raw, ignore, strict)
 
     @property
     def target_size(self) -> int:

@@ -34,6 +34,7 @@ class T5Config(TokenConfig):
         "num_hidden_layers": "num_layers",
         "num_attention_heads": "num_heads",
     }
+    also_spelt: ClassVar[dict[str, str]] = {"head_dim": "d_kv"}
     # Distances have no end, so no table is n_positions long; no published T5 reads scalable_attention.
     inert: ClassVar[frozenset[str]] = frozenset({"n_positions", "scalable_attention"})
     # An encoder saved alone says is_encoder_decoder: false; which class it is says the same.

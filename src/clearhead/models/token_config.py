@@ -28,7 +28,9 @@ class VocabularyConfig(Config):
     def _padding_within(self, words: int) -> None:
         """The padding token has a row in a table of so many words."""
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < words:
-            raise ConfigError(f"{self._key('pad_token_id')} is {self.pad_token_id}, outside the vocabulary of {words}.")
+            raise ConfigError(
+                f"{self._said('pad_token_id')} is {self.pad_token_id}, outside the vocabulary of {words}."
+            )
 
 
 @dataclass(kw_only=True)
@@ -46,7 +48,7 @@ class LayersConfig(Config):
     def _divides(self, width: int, heads: int) -> None:
         if width % heads:
             raise ConfigError(
-                f"{self._key('hidden_size')} is {width}, which {self._key('num_attention_heads')} = {heads} "
+                f"{self._said('hidden_size')} is {width}, which {self._said('num_attention_heads')} = {heads} "
                 "does not divide: the heads would not have equal sizes."
             )
 

@@ -39,6 +39,7 @@ def load(
     revision: str | None = None,
     ignore_options: Iterable[str] = (),
     quantize: str | None = None,
+    strict: bool = False,
 ) -> Any:
     """Load a model and its codec, as the pipeline for what its family reads.
 
@@ -48,6 +49,8 @@ def load(
     device           where to put it; by default the CPU
     revision         a branch, tag or commit of a hub repository
     ignore_options   configuration keys that Clearhead does not know and you know to be harmless
+    strict           refuse what is otherwise named in a warning: options that Clearhead does not know, tensors of
+                     somebody's own head, a class or family that has to be guessed
     quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
                      "auto": measure this machine and choose (hub/precision.py)
     """
@@ -65,7 +68,7 @@ def load(
     folder = hub.transformer_folder(root)
     if task is None and hub.is_sentence_folder(root):
         task = "features"
-    model = hub.load_model(folder, task, dtype, device, ignore_options, quantize)
+    model = hub.load_model(folder, task, dtype, device, ignore_options, quantize, strict=strict)
     if hub.user_path(where).is_dir():  # of a run's folder, the part of it that was taken
         name = str(root)
     return pipeline_class(model.family).from_folder(root, model, name)

@@ -234,8 +234,8 @@ def _read_facts(stored: StoredModel) -> None:
     try:
         root = folder_of(stored.path_or_id)
         family, config, raw = hub.read_config(hub.transformer_folder(root))
-        tasks = [task for arch in raw.get("architectures") or [] if (task := family.task_of(str(arch)))]
-        model = family.make(config, "features" if hub.is_sentence_folder(root) else next(iter(tasks), None), "meta")
+        task = family.task_of(hub.architecture_of(raw) or "")
+        model = family.make(config, "features" if hub.is_sentence_folder(root) else task, "meta")
     except ClearheadError:
         if stored.source == "folder":
             raise

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model, family
+from clearhead.models.config import NO_OPTIONS
 from clearhead.models.heads import HeadInputs, language_loss
 from clearhead.models.output import Output
 from clearhead.text import Tokenizer
@@ -229,7 +230,7 @@ def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Mod
     names = {f.name for f in dataclasses.fields(student_family.config)} & {
         f.name for f in dataclasses.fields(teacher.config)
     }
-    values = {name: getattr(teacher.config, name) for name in names - {"also_stored"}}
+    values = {name: getattr(teacher.config, name) for name in names - NO_OPTIONS}
     config = student_family.config(**values | {"num_hidden_layers": len(layer_numbers)})
     task = "masked-lm" if teacher.task == "pretraining" else teacher.task
     student = student_family.make(config, task, teacher.device)

@@ -30,6 +30,7 @@ def make_model(
             return objective.configure(raw | recipe.config)
 
         model = hub.load_model(start, task, "float32", device, recipe.ignore_options, configure=configure)
+        model.config.check_known(recipe.config)
         if recipe.student_of:
             model = student_of(model, recipe.layers)
     else:
@@ -45,6 +46,7 @@ def model_shape(recipe: ModelRecipe, kind: type[Objective], start: Path | None, 
     """The model without its weights."""
     if start is not None:
         family, config, _ = hub.read_config(start, recipe.ignore_options, lambda raw: raw | recipe.config)
+        config.check_known(recipe.config)
     else:
         family, config = new_config(recipe, words)
     model = family.make(config, recipe.task or kind.task, "meta")
@@ -70,5 +72,6 @@ def new_config(
         family.preset(recipe.preset)  # an error where there is none
         sizes = dict(family.presets[recipe.preset]) | sizes
     values = {family.config._key(name): value for name, value in (sizes | recipe.config).items()}  # by either name
-    raw = family.config.from_dict(values, recipe.ignore_options).to_dict() | dict(special or {})
+    config = family.config.from_dict(values, recipe.ignore_options, strict=True)
+    raw = config.to_dict() | dict(special or {})
     return family, family.config.from_dict(configure(raw) if configure is not None else raw, recipe.ignore_options)
