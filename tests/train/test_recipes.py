@@ -161,7 +161,7 @@ def test_end_to_end(name, data, tmp_path):
     assert bool(result.test) == (recipe.data.test is not None)
     pipe = ch.load(result.model)
     assert VERBS_OF[name](pipe)
-    check_command(recipe, result.model, pipe)
+    check_command(recipe, result.model)
 
 
 @pytest.mark.parametrize("name", recipes())

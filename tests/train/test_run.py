@@ -146,7 +146,7 @@ def test_an_objective_from_random_weights(tmp_path, name, caplog):
     pipe = ch.load(str(straight.model))
     assert pipe.model.task == ("masked-lm" if name == "distillation" else pipe.model.task)
     assert len(pipe.tokenizer) <= pipe.model.config.vocab_size
-    check_command(read_recipe(said), straight.model, pipe)
+    check_command(read_recipe(said), straight.model)
     check_evaluation(straight, said["data"]["test"])
     auto = CASES[name][3]
     if auto is not None:

@@ -154,6 +154,7 @@ def _train(recipe: Recipe, is_main: bool, plain: bool, as_json: bool) -> None:
 
 def _print_result(result: TrainingResult, recipe: Recipe) -> None:
     """What came out of it, and what to do next."""
+    from clearhead.cli.next_command import next_command
     from clearhead.views.training import measures
 
     if not result.finished:
@@ -163,53 +164,6 @@ def _print_result(result: TrainingResult, recipe: Recipe) -> None:
     out().print()
     out().print(table_of({name: value for name, value in rows.items() if value}))
     out().print(f"\nTry it:\n\n  {next_command(recipe, result.model)}\n", markup=False, soft_wrap=True)
-
-
-def next_command(recipe: Recipe, model: Path) -> str:
-    """How to use the model: a verb, or a line of Python for a head that has none."""
-    name = recipe.objective["name"]
-    if name in ("causal-lm", "prompted-lm"):
-        return f'clearhead generate "{recipe.evaluation.sample or "Once upon a time"}" -m {model} --top-k 40'
-    if name == "span-corruption":
-        return f'clearhead generate "The cat <extra_id_0> on the mat." -m {model}'
-    if name in ("seq2seq", "denoising"):
-        return f'clearhead generate "Your text here." -m {model} --num-beams 4'
-    if name in ("masked-lm", "bert-pretraining", "sentence-order", "distillation", "translation-lm"):
-        from clearhead.text import load_tokenizer
-
-        return f'clearhead fill "The cat {load_tokenizer(model).mask_token} on the mat." -m {model}'
-    if name.startswith("sentence-"):
-        return f'clearhead embed "A cat." "A kitten." "Stock prices." -m {model}'
-    begin = f"import clearhead as ch; p = ch.load('{model}')"
-    if name not in _ASKED:  # XLNet, and the tasks of GPT, whose texts have marks between them
-        return f'python -c "{begin}; print(p)"'
-    texts, answer = _ASKED[name]
-    if name == "classification" and recipe.objective.get("problem_type") == "regression":
-        answer = "y.logits.item()"
-    elif name == "classification" and recipe.objective.get("problem_type") == "multi_label_classification":
-        answer = "[p.model.config.id2label[n] for n in (y.logits[0] > 0).nonzero().flatten().tolist()]"
-    inputs = "**{n: t[None] for n, t in x.items()}" if name == "multiple-choice" else "**x"
-    ask = f"x = p.tokenizer({texts}, return_tensors='pt', padding=True); y = p.model({inputs})"
-    return f'python -c "{begin}; {ask}; print({answer})"'
-
-
-_TEXT = "'Your text here.'"
-_CLASS = "p.model.config.id2label[int(y.logits[0].argmax())]"
-# What a head without a verb is asked in Python, and how its answer is read. All in single quotes.
-_ASKED = {
-    "classification": (_TEXT, _CLASS),
-    "classification-distillation": (_TEXT, _CLASS),
-    "tagging": (_TEXT, "[p.model.config.id2label[n] for n in y.logits[0].argmax(-1).tolist()]"),
-    "question-answering": (
-        "'Who sat?', 'A cat sat.'",
-        "p.tokenizer.decode(x['input_ids'][0][y.start_logits.argmax() : y.end_logits.argmax() + 1])",
-    ),
-    "multiple-choice": ("['The cat'] * 2, ['sat.', 'is a number.']", "'choice', int(y.logits.argmax())"),
-    "replaced-token": (
-        "'The cat sat on the mathematics.'",
-        "'replaced:', p.tokenizer.decode(x['input_ids'][0][y.logits[0] > 0])",
-    ),
-}
 
 
 class _Lines:
