@@ -256,6 +256,30 @@ def test_summarize(models):
     assert [row["summary"] for row in found] == wanted
 
 
+# ---- generate
+
+
+def test_generate_for_several_texts(here):
+    pipe = ch.load("random-gpt2")
+    wanted = [pipe.generate(text, max_new_tokens=4, choices=["yes", "no"]) for text in TEXTS]
+    words = ("-m", "random-gpt2", "-n", "4", "--choice", "yes", "--choice", "no")
+    assert [row["generated"] for row in data("generate", *TEXTS, *words)["results"]] == wanted
+    (here / "t.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    run("generate", "--file", "t.jsonl", "--out", "o.csv", *words)
+    assert [row["generated"] for row in rows("o.csv")] == wanted
+    run("generate", "-", "--out", "lines.csv", *words, typed="\n".join(TEXTS))
+    assert [row["generated"] for row in rows("lines.csv")] == wanted
+    one = run("generate", "-", *words, typed="\n".join(TEXTS)).stdout  # a prompt may have several lines
+    assert one.startswith("\n".join(TEXTS))
+    for wrong in (["--speed"], ["--interactive"]):
+        with pytest.raises(InputError, match="without"):
+            run("generate", *TEXTS, *words, *wrong)
+    with pytest.raises(InputError, match="cannot be the text"):
+        run("generate", "-", "a", *words)
+    with pytest.raises(InputError, match="goes with --file"):
+        run("generate", "a", "--column", "x", *words)
+
+
 # ---- search
 
 
@@ -367,6 +391,29 @@ def test_shipped_models_are_what_the_verbs_take(here):
     assert data("classify", "A wonderful film.")["label"] == "positive"
     assert data("translate", "A man.")["translation"] == ch.load("translate-en-de").translate("A man.")
     assert len(data("fill", "The [MASK] sat on his throne.")["gaps"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["walk", "-"], "cannot be the text"),
+        (["next", "-"], "cannot be the text"),
+        (["tokenize", "-"], "cannot be the text"),
+        (["tokenize", "a", "-"], "cannot be the second text"),
+        (["explain", "saliency", "a b", "--second", "-"], "cannot be the second text"),
+        (["explain", "saliency", "a b", "--set", "method="], "says nothing"),
+        (["tokenize", "a", "--kind", "bpe"], "goes with --train"),
+        (["tokenize", "a", "--vocab-size", "8000"], "goes with --train"),
+        (["tokenize", "a", "--train", "b", "--save", "c"], "without a text"),
+        (["study", "sentiment", "--train", "a", "--out", "b"], "goes with --fine-tune"),
+        (["study", "sentiment", "--train", "a", "--set", "b=1"], "goes with --fine-tune"),
+    ],
+)
+def test_what_would_mean_nothing_is_said(here, words, says):
+    model = [] if words[0] == "study" else ["-m", "random-gpt2"]
+    with pytest.raises(InputError, match=says):
+        run(*words, *model)
+    assert not list(here.iterdir())
 
 
 @pytest.mark.parametrize("verb", ["classify", "tag", "answer", "translate", "summarize", "search", "fill", "embed"])

@@ -10,6 +10,7 @@ import typer
 
 from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
 from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
+from clearhead.cli.texts import check_given
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def command(
     params = chosen.checked(_named(settings or []))
     check_target(save, overwrite, browse, as_json, as_csv)
     text = _text(chosen, text, file)
+    if second is not None:
+        check_given(second, "second text")
     model = model or DEFAULT
     pipe = load(model)
     for param in chosen.params:
@@ -107,6 +110,8 @@ def _named(settings: list[str]) -> dict[str, str]:
         name, equals, value = one.partition("=")
         if not equals or not name.strip():
             raise InputError(f"--set takes NAME=VALUE, such as --set layer=3, not {one!r}.")
+        if not value.strip():
+            raise InputError(f"--set {one} says nothing. Give a value, or leave it out for the default.")
         values[name.strip().replace("-", "_")] = value
     return values
 

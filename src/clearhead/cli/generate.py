@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.cli import writing
 from clearhead.cli.answer_form import FORM_NAMES, grammar_of
-from clearhead.cli.options import with_fields
+from clearhead.cli.batch_job import BatchJob
+from clearhead.cli.options import with_fields, with_group
+from clearhead.cli.predictions import check_out
 from clearhead.cli.speed import options_of, seconds, tokens_per_second
 from clearhead.cli.speed import speed as speed_of
 from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
+from clearhead.cli.texts import STANDARD_INPUT, FileArguments, TextRows, check_files, read_texts, standard_input
 from clearhead.errors import InputError
 from clearhead.generation_options import COMMAND_LINE, FIELDS, GROUPS
 
@@ -25,12 +29,14 @@ def _option(group: str, help: str, *flags: str, metavar: str | None = None) -> A
     return typer.Option(*flags, help=help, rich_help_panel=GROUPS[group], metavar=metavar)
 
 
+@with_group("files")
 @with_fields(COMMAND_LINE, GROUPS)
 def command(
     *,
-    prompt: Annotated[
-        str | None,
-        typer.Argument(help="The text to continue; '-' reads it from standard input. Without one: from nothing."),
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROMPT] …", help="The text to continue; '-' reads it from standard input (with --out "
+                       "a text a line). Without one: from nothing."),
     ] = None,
     model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = DEFAULT,
     interactive: Annotated[
@@ -39,6 +45,7 @@ def command(
     src_lang: Annotated[str | None, typer.Option(help="Translators: the language of the text.")] = None,
     tgt_lang: Annotated[str | None, typer.Option(help="Translators: the language to write.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    files: FileArguments,
     options: dict[str, Any],
     choice: Annotated[
         list[str] | None, _option("form", "Answer with one of these. Give each one.", metavar="TEXT")
@@ -57,7 +64,7 @@ def command(
     as_json: Annotated[
         bool, _option("output", "Print one JSON object: answers, tokens, log-probabilities, options, speed.", "--json")
     ] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Continue a text with a language model, or answer it with an encoder–decoder.
 
     By default the likeliest token every time (greedy). The options below draw
@@ -72,14 +79,20 @@ def command(
 
       clearhead generate "Is a whale a fish? Answer:" --choice yes --choice no
 
+      clearhead generate --file prompts.csv --column text --out written.csv
+
       clearhead generate --interactive --temperature 0.8
     """
     form = dict(zip(FORM_NAMES, (choice, regex, json_schema), strict=True))
     options |= {"grammar": grammar_of(form), "assistant_model": assistant}
     _check(options)  # before anything is loaded
-    if interactive and (as_json or prompt == "-" or (options["num_return_sequences"] or 1) > 1):
-        raise InputError("--interactive is one text that grows: it goes without --json, '-' and several answers.")
-    prompt = _read_prompt(prompt)
+    several = len(prompts or ()) > 1 or files.file is not None or files.out is not None
+    if interactive and (as_json or several or prompts == ["-"] or (options["num_return_sequences"] or 1) > 1):
+        raise InputError("--interactive is one text that grows: it goes without --json, '-', files and several texts.")
+    if several and speed:
+        raise InputError("--speed is said of one text: it goes without --file, --out and several texts.")
+    rows = _read_prompts(prompts, files, several)
+    prompt = _read_prompt(prompts, files) if rows is None else None
     pipe = open_model(model, revision=revision, quantize=quantize, dtype=dtype, device=device)
     if assistant is not None:
         options["assistant_model"] = open_model(assistant, dtype=dtype, device=device)
@@ -91,10 +104,27 @@ def command(
         InteractiveWriter(pipe, options, speed=speed).run(prompt)
         return
 
+    spelled = {name: value for name, value in (form | {"assistant_model": assistant}).items() if value}
+    if rows is not None:
+        _write_all(
+            BatchJob(
+                "generate",
+                "Writing",
+                model,
+                pipe,
+                rows,
+                writing.writer(pipe.generate, _given(options)),
+                list,
+                _given(options | {"grammar": None} | spelled),
+                writing.FIRST_CHUNK,
+            ),
+            files,
+            as_json,
+        )
+        return
     generation = pipe.start_generation(prompt, log_probs=as_json, **options)
     interrupted = _write(generation, None if as_json else "" if pipe.model.is_encoder_decoder else prompt or "")
     if as_json:
-        spelled = {name: value for name, value in (form | {"assistant_model": assistant}).items() if value}
         print_json(_as_dict(model, prompt, generation) | {"options": options_of(generation) | spelled})
     else:
         _show(generation, interrupted)
@@ -114,13 +144,32 @@ def _check(options: dict[str, Any], stored: dict[str, Any] | None = None) -> Non
         raise InputError(without_effect[0])
 
 
-def _read_prompt(prompt: str | None) -> str | None:
-    if prompt == "-":
-        prompt = sys.stdin.read()
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _read_prompts(prompts: list[str] | None, files: FileArguments, several: bool) -> TextRows | None:
+    """The rows to write for; None for a single text, which is written as it comes."""
+    check_files(prompts, files)
+    if not several:
+        return None
+    rows = read_texts(prompts, files, "generate", example='"Once upon a time"')
+    check_out(files, rows)
+    return rows
+
+
+def _read_prompt(prompts: list[str] | None, files: FileArguments) -> str | None:
+    prompt = prompts[0] if prompts else None
+    if prompt == STANDARD_INPUT:
+        prompt = standard_input(files.encoding)
         prompt = prompt[: -1 if prompt.endswith("\n") else None]  # what closes the last line is no part of the text
     if prompt is not None and not prompt.strip():
         raise InputError("The prompt is empty. Give at least one word, or leave it out to write from nothing.")
     return prompt
+
+
+def _write_all(job: BatchJob, files: FileArguments, as_json: bool) -> None:
+    job.run(files, as_json, writing.cells("generated"), writing.full("generated", "answers"), writing.show)
 
 
 def _write(generation: TextGeneration, before: str | None) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.style import DEFAULT, MODEL_HELP, err, note, open_model, out, print_json, table_of
+from clearhead.cli.texts import check_given
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def command(
 
       clearhead next "The robot" --steps 5 --top-k 3
     """
-    if text is not None and not text.strip():
-        raise InputError("The text is empty. Give at least one word, or leave it out to see how a text begins.")
+    if text is not None:
+        check_given(text)
     pipe = open_model(model, dtype=dtype, device=device, revision=revision)
     progress = TextInProgress(pipe, text, target, src_lang, tgt_lang)
     if steps is not None:

@@ -11,6 +11,7 @@ from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check
 from clearhead.cli.loading import MASKED
 from clearhead.cli.progress import progress
 from clearhead.cli.style import MODEL_HELP, open_model
+from clearhead.errors import InputError
 
 if TYPE_CHECKING:
     from clearhead.studies.study import Watch
@@ -33,7 +34,9 @@ def sentiment_command(
     label: Annotated[str | None, typer.Option(help="The label's column; default: the second.")] = None,
     fine_tune: Annotated[bool, typer.Option("--fine-tune", help="Then fine-tune the encoder on all of them.")] = False,
     valid: Annotated[str | None, typer.Option(help="Fine-tuning: sentences that the best step is chosen by.")] = None,
-    out_folder: Annotated[str, typer.Option("--out", help="Fine-tuning: the folder of the run.")] = "runs/sentiment",
+    out_folder: Annotated[
+        str | None, typer.Option("--out", help="Fine-tuning: the folder of the run; default: runs/sentiment.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Fine-tuning: key=value of a recipe.", metavar="KEY=VALUE")
     ] = None,
@@ -57,6 +60,9 @@ def sentiment_command(
 
       clearhead study sentiment --train train.tsv --test test.tsv --fine-tune --out runs/sst2
     """
+    for option, value in (("--valid", valid), ("--out", out_folder), ("--set", settings)):
+        if value and not fine_tune:
+            raise InputError(f"{option} is about fine-tuning: it goes with --fine-tune.")
     check_target(save, overwrite, browse, as_json, as_csv)
     pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import sentiment
@@ -67,8 +73,8 @@ def sentiment_command(
     with progress() as watch:
         finding = sentiment(
             pipe, train, test, sentences=sentences, folds=folds, columns=columns, cache=cache or default_cache(),
-            fine_tune=out_folder if fine_tune else None, valid=valid, settings=settings or (), watch=watch,
-            watchers=[_steps(watch)],
+            fine_tune=(out_folder or "runs/sentiment") if fine_tune else None, valid=valid, settings=settings or (),
+            watch=watch, watchers=[_steps(watch)],
         )  # fmt: skip
     show_finding(finding, as_json, as_csv, save, browse)
 

@@ -101,7 +101,7 @@ def read_texts(
     meanings   what the columns that are read are called in an answer, and by default in a file
     second     where a row of a file may have two texts: the option that names the other column, and the name given
     """
-    _check_options(texts, files, second)
+    check_files(texts, files, second)
     if files.file is not None:
         return _from_file(files, meanings, second)
     if not texts:
@@ -152,7 +152,7 @@ def standard_input(encoding: str | None = None) -> str:
         ) from None
 
 
-def _check_options(
+def check_files(
     texts: Sequence[str] | None, files: FileArguments, second: tuple[str, str | None] | None = None
 ) -> None:
     """An option that would mean nothing is a mistake, not a wish."""

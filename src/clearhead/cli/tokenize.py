@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.style import DEFAULT, note, out, print_json, waiting
+from clearhead.cli.texts import check_given
 
 if TYPE_CHECKING:
     from clearhead.text import Tokenizer
@@ -24,8 +25,8 @@ def command(
         list[Path] | None,
         typer.Option(help="Train a new tokenizer on this text file (may be given several times).", metavar="FILE"),
     ] = None,
-    kind: Annotated[str, typer.Option(help="With --train: bpe, wordpiece or unigram.")] = "bpe",
-    vocab_size: Annotated[int, typer.Option(help="With --train: how many pieces.")] = 8000,
+    kind: Annotated[str | None, typer.Option(help="With --train: bpe, wordpiece or unigram; default: bpe.")] = None,
+    vocab_size: Annotated[int | None, typer.Option(help="With --train: how many pieces; default: 8000.")] = None,
     save: Annotated[Path | None, typer.Option(help="With --train: the folder to write.", metavar="FOLDER")] = None,
 ) -> None:
     """Show how a text is cut into pieces, with their ids; or train a tokenizer.
@@ -39,12 +40,20 @@ def command(
     from clearhead.errors import InputError
 
     if train:
+        if text is not None or as_json:
+            raise InputError("--train makes a tokenizer of the files: it goes without a text and without --json.")
         if save is None:
             raise InputError("Say where to put the new tokenizer: --save FOLDER.")
-        _train(train, kind, vocab_size, save)
+        _train(train, kind or "bpe", vocab_size or 8000, save)
         return
+    for option, value in (("--kind", kind), ("--vocab-size", vocab_size), ("--save", save)):
+        if value is not None:
+            raise InputError(f"{option} is about a tokenizer to be trained: it goes with --train FILE.")
     if text is None:
         raise InputError('Give a text to tokenize: clearhead tokenize "some words".')
+    check_given(text)
+    if pair is not None:
+        check_given(pair, "second text")
     with waiting(f"Loading the tokenizer of {model} …"):
         tokenizer = _tokenizer_of(model, revision)
     encoding = tokenizer(text, pair, add_special_tokens=special, return_offsets_mapping=True)
