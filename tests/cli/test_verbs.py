@@ -43,7 +43,7 @@ def models(tmp_path_factory):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("clearhead.studies.frozen.default_cache", lambda: tmp_path / "cache" / "features")
+    monkeypatch.setattr("clearhead.files.cache_folder", lambda name: tmp_path / "cache" / name)
     return tmp_path
 
 

@@ -85,7 +85,7 @@ def command(
     """
     form = dict(zip(FORM_NAMES, (choice, regex, json_schema), strict=True))
     options |= {"grammar": grammar_of(form), "assistant_model": assistant}
-    _check(options)  # before anything is loaded
+    writing.check_options(options)  # before anything is loaded
     several = len(prompts or ()) > 1 or files.file is not None or files.out is not None
     if interactive and (as_json or several or prompts == ["-"] or (options["num_return_sequences"] or 1) > 1):
         raise InputError("--interactive is one text that grows: it goes without --json, '-', files and several texts.")
@@ -96,7 +96,7 @@ def command(
     pipe = open_model(model, revision=revision, quantize=quantize, dtype=dtype, device=device)
     if assistant is not None:
         options["assistant_model"] = open_model(assistant, dtype=dtype, device=device)
-    _check(options, pipe.model.generation)
+    writing.check_options(options, pipe.model.generation)
     options |= {"src_lang": src_lang, "tgt_lang": tgt_lang}
     if interactive:
         from clearhead.cli.interactive import InteractiveWriter
@@ -106,21 +106,9 @@ def command(
 
     spelled = {name: value for name, value in (form | {"assistant_model": assistant}).items() if value}
     if rows is not None:
-        _write_all(
-            BatchJob(
-                "generate",
-                "Writing",
-                model,
-                pipe,
-                rows,
-                writing.writer(pipe.generate, _given(options)),
-                list,
-                _given(options | {"grammar": None} | spelled),
-                writing.FIRST_CHUNK,
-            ),
-            files,
-            as_json,
-        )
+        predict, kept = writing.writer(pipe.generate, _given(options)), _given(options | {"grammar": None} | spelled)
+        job = BatchJob("generate", "Writing", model, pipe, rows, predict, list, kept, writing.FIRST_CHUNK)
+        writing.run(job, files, as_json, "generated", "answers")
         return
     generation = pipe.start_generation(prompt, log_probs=as_json, **options)
     interrupted = _write(generation, None if as_json else "" if pipe.model.is_encoder_decoder else prompt or "")
@@ -132,16 +120,6 @@ def command(
         raise typer.Exit(130)
     if speed:
         note(speed_of(generation))
-
-
-def _check(options: dict[str, Any], stored: dict[str, Any] | None = None) -> None:
-    """Whether they can be asked for; with what the model's files say (`stored`), also whether each has an effect."""
-    with waiting("Getting ready …"):
-        from clearhead.generate import Options
-    chosen = Options.from_keywords(options, stored)
-    without_effect = chosen.without_effect(options) if stored is not None else []
-    if without_effect:
-        raise InputError(without_effect[0])
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -166,10 +144,6 @@ def _read_prompt(prompts: list[str] | None, files: FileArguments) -> str | None:
     if prompt is not None and not prompt.strip():
         raise InputError("The prompt is empty. Give at least one word, or leave it out to write from nothing.")
     return prompt
-
-
-def _write_all(job: BatchJob, files: FileArguments, as_json: bool) -> None:
-    job.run(files, as_json, writing.cells("generated"), writing.full("generated", "answers"), writing.show)
 
 
 def _write(generation: TextGeneration, before: str | None) -> bool:

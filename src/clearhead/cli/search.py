@@ -84,9 +84,9 @@ def command(
 def _cache(pipe: TextPipeline, where: str, folder: Path | None) -> VectorCache:
     from clearhead.cli.fingerprint import fingerprint
     from clearhead.cli.vector_cache import VectorCache
-    from clearhead.studies.frozen import default_cache
+    from clearhead.files import cache_folder
 
-    place = default_cache().with_name("vectors") if folder is None else folder.expanduser()
+    place = cache_folder("vectors") if folder is None else folder.expanduser()
     return VectorCache(place, fingerprint(pipe), str(Path(where).expanduser().resolve()))
 
 

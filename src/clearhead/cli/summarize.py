@@ -45,7 +45,8 @@ def command(
     rows = read_texts(texts, files, "summarize", example='"$(cat article.txt)"')
     check_out(files, rows)
     pipe = loading.load(name)
+    writing.check_options(options, pipe.model.generation)
     asked = {key: value for key, value in options.items() if value is not None}
     predict = writing.writer(pipe.summarize, asked)
     job = BatchJob("summarize", "Summing up", name, pipe, rows, predict, list, asked, writing.FIRST_CHUNK)
-    job.run(files, as_json, writing.cells("summary"), writing.full("summary", "summaries"), writing.show)
+    writing.run(job, files, as_json, "summary", "summaries")

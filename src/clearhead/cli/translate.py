@@ -54,8 +54,9 @@ def command(
     rows = read_texts(texts, files, "translate", example='"Two dogs are playing."')
     check_out(files, rows)
     pipe = loading.load(model, TRANSLATOR)
+    writing.check_options(options, pipe.model.generation)
     asked = {name: value for name, value in options.items() if value is not None}
     asked |= {name: code for name, code in (("src_lang", src_lang), ("tgt_lang", tgt_lang)) if code is not None}
     predict = writing.writer(pipe.translate, asked)
     job = BatchJob("translate", "Translating", model, pipe, rows, predict, list, asked, writing.FIRST_CHUNK)
-    job.run(files, as_json, writing.cells("translation"), writing.full("translation", "translations"), writing.show)
+    writing.run(job, files, as_json, "translation", "translations")

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clearhead.cli.batch_job import Read
+from clearhead.cli.batch_job import BatchJob, Read
 from clearhead.cli.style import out, waiting
+from clearhead.cli.texts import FileArguments
+from clearhead.errors import InputError
 
 BATCH = 16  # texts that are written at once
 FIRST_CHUNK = 4
 
 
-def check_options(options: dict[str, Any]) -> None:
-    """Whether they can go together, before anything is loaded."""
+def check_options(options: dict[str, Any], stored: dict[str, Any] | None = None) -> None:
+    """Whether they can be asked for; with what the model's files say (`stored`), also whether each has an effect."""
     with waiting("Getting ready …"):
         from clearhead.generate import Options
-    Options.from_keywords(options)
+    chosen = Options.from_keywords(options, stored)
+    without_effect = chosen.without_effect(options) if stored is not None else []
+    if without_effect:
+        raise InputError(without_effect[0])
 
 
 def writer(write: Callable[..., list[str]], options: dict[str, Any]) -> Callable[[list[Read], list[int]], list[Any]]:
@@ -62,3 +67,8 @@ def show(read: Read, texts: list[str], many: bool) -> None:
         print(number + (text if terminal or not many else " ".join(text.split("\n"))))
     if many and terminal:
         print()
+
+
+def run(job: BatchJob, files: FileArguments, as_json: bool, name: str, plural: str) -> None:
+    """name, plural: what the answer is called, and where there are several all of them."""
+    job.run(files, as_json, cells(name), full(name, plural), show)
