@@ -50,13 +50,22 @@ def test_bert_settings_overrule_tokenizer_json_as_in_transformers(minilm, copy, 
     same_everything(ours, theirs, TEXTS + awkward_texts(60, seed=2))
 
 
-def test_settings_that_are_not_written_leave_tokenizer_json_alone(trained, copy):
-    """`transformers` 5 lowercases here, because its class does so by default; the file says otherwise."""
-    folder = copy(trained["wordpiece"], tokenizer_config={"do_lower_case": "REMOVED"})
+@pytest.mark.parametrize(
+    ("kind", "part", "key"), [("wordpiece", "normalizer", "lowercase"), ("bpe", "pre_tokenizer", "add_prefix_space")]
+)
+def test_where_settings_are_silent_the_class_overrules_tokenizer_json(trained, copy, kind, part, key):
+    """A model that was trained there with such a folder has seen these ids."""
+    folder = copy(trained[kind], tokenizer_config={"do_lower_case": "REMOVED", "add_prefix_space": "REMOVED"})
     data = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    data["normalizer"]["lowercase"] = False
+    data[part][key] = not data[part][key]
     (folder / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
-    assert load_tokenizer(folder)("The")["input_ids"] != load_tokenizer(folder)("the")["input_ids"]
+    ours, theirs = both(folder)
+    assert (ours.encode("The") == ours.encode("the")) == (kind == "wordpiece")
+    same_everything(ours, theirs, TEXTS)
+    (folder / "tokenizer_config.json").unlink()  # no class is announced: the file alone says how texts are cut
+    alone = load_tokenizer(folder)
+    assert alone.encode("the") != alone.encode({"wordpiece": "The", "bpe": "man"}[kind])
+    assert (alone.tokenize("the")[0][0] == "Ġ") == (kind == "bpe")
 
 
 @pytest.mark.parametrize("prefix", [True, False])

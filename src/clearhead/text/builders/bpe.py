@@ -9,7 +9,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import TokenizerError
 from clearhead.text.builders.templates import Config, Tokens
-from clearhead.text.builders.vocabulary_files import Built, VocabularyFiles
+from clearhead.text.builders.vocabulary_files import Built, Ids, VocabularyFiles, with_unknown
 from clearhead.text.files import library_errors, read_object, read_text
 
 END_OF_WORD = "</w>"
@@ -24,7 +24,7 @@ class MergesFiles(VocabularyFiles):
         path = folder / "vocab.json"
         return path if path.is_file() and (folder / "merges.txt").is_file() else None
 
-    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
         vocab = read_ids(path)
         merges = read_merges(path.with_name("merges.txt"), vocab)
         with library_errors(path):
@@ -35,16 +35,16 @@ class MergesFiles(VocabularyFiles):
 class WordMergesFiles(MergesFiles):
     """The same files for GPT, which marks where words end: `the</w>`."""
 
-    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
         unknown = tokens.get("unk_token") or "<unk>"
-        vocab = read_ids(path, unknown)
+        vocab = read_ids(path, unknown, added)
         merges = read_merges(path.with_name("merges.txt"), vocab)
         with library_errors(path):
             return Built(word_bpe(vocab, merges, unknown))
 
 
-def read_ids(path: Path, unknown: str | None = None) -> dict[str, int]:
-    """The tokens of a vocab.json with their ids; `unknown` must be one of them."""
+def read_ids(path: Path, unknown: str | None = None, added: Ids | None = None) -> dict[str, int]:
+    """The tokens of a vocab.json with their ids; `unknown` must be one of them, or of those added after them."""
     vocab = read_object(path)
     for token, index in vocab.items():
         if not isinstance(index, int) or isinstance(index, bool) or index < 0:
@@ -53,6 +53,7 @@ def read_ids(path: Path, unknown: str | None = None) -> dict[str, int]:
         raise TokenizerError(f"{path} is empty, so there is no vocabulary. Download the file again.")
     if len(set(vocab.values())) != len(vocab):
         raise TokenizerError(f"{path} gives two tokens the same id. The file is damaged; download it again.")
+    vocab = with_unknown(vocab, unknown, added or {})
     if unknown is not None and unknown not in vocab:
         raise TokenizerError(f"{path} has no unknown token {unknown}. If it has another name, set it.")
     return vocab

@@ -19,7 +19,7 @@ from tokenizers import NormalizedString, PreTokenizedString, Regex, decoders, mo
 from clearhead.errors import TokenizerError
 from clearhead.text.builders.bpe import END_OF_WORD, MergesFiles, read_ids
 from clearhead.text.builders.templates import Config, Tokens
-from clearhead.text.builders.vocabulary_files import Built
+from clearhead.text.builders.vocabulary_files import Built, Ids
 from clearhead.text.files import library_errors, read_text
 
 CONTINUES = "@@"
@@ -42,9 +42,9 @@ def control_codes(vocab: Mapping[str, int]) -> dict[str, int]:
 class CtrlMergesFiles(MergesFiles):
     """vocab.json and merges.txt, as CTRL means them."""
 
-    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
         unknown = tokens.get("unk_token") or "<unk>"
-        source = CtrlVocabulary(read_ids(path, unknown), _read_ranks(path.with_name("merges.txt")), unknown)
+        source = CtrlVocabulary(read_ids(path, unknown, added), _read_ranks(path.with_name("merges.txt")), unknown)
         with library_errors(path):
             return Built(source.build(), source_files=source)
 

@@ -1,5 +1,6 @@
 """What the small JSON files around a vocabulary declare: settings, special tokens, added tokens, the family."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,15 @@ from clearhead.text.added_tokens import EXTRAS, NAMES, as_added, as_object, cont
 from clearhead.text.builders.families import TokenizerFamily, announced_family
 from clearhead.text.files import read_object
 
+log = logging.getLogger("clearhead")
+
 NamedTokens = dict[str, AddedToken | None]
 
 
 @dataclass
 class Declared:
     """
-    config       tokenizer_config.json, with the family's settings where it is silent
+    config       tokenizer_config.json
     tokens       special tokens that a file names, by name; a null unsets one
     extra        special tokens without a name
     added        added tokens with their ids, in their order
@@ -42,7 +45,10 @@ class Declared:
         decoder = config.get("added_tokens_decoder")
         if decoder is None:
             # once a configuration lists every added token, the two older files are out of date
-            merged |= _optional(folder / "special_tokens_map.json")
+            older = _optional(folder / "special_tokens_map.json")
+            if any(config.get(key) for key in EXTRAS):
+                older.pop("additional_special_tokens", None)
+            merged |= older
         tokens = {key: merged[key] for key in NAMES if key in merged}
         extra = extra_tokens(merged, "tokenizer_config.json or special_tokens_map.json")
         if decoder is None:
@@ -50,9 +56,16 @@ class Declared:
             added = _from_added_tokens_json(folder / "added_tokens.json", special)
         else:
             added = _from_decoder(folder / "tokenizer_config.json", decoder)
-        for key, value in (family.settings if family else {}).items():
-            config.setdefault(key, value)
         return cls(config, tokens, extra, added, family, announced)
+
+    def apply_settings(self) -> None:
+        """Fills in what tokenizer_config.json means where it is silent."""
+        for key, value in (self.family.settings if self.family else {}).items():
+            self.config.setdefault(key, value)
+
+    def added_ids(self) -> dict[str, int]:
+        """The ids of added tokens."""
+        return {token.content: index for index, token in self.added}
 
     def named_tokens(self) -> NamedTokens:
         """The named special tokens: what files declare, and the family's names for the rest."""
@@ -119,9 +132,11 @@ def _from_decoder(path: Path, decoder: Any) -> list[tuple[int, AddedToken]]:
 
 def _from_added_tokens_json(path: Path, special: set[str | None]) -> list[tuple[int, AddedToken]]:
     """The tokens of added_tokens.json, by id; whether one is special is said elsewhere."""
-    added = []
+    added: dict[int, AddedToken] = {}
     for token, index in _optional(path).items():
-        if not isinstance(index, int):
+        if not isinstance(index, int) or isinstance(index, bool):
             raise TokenizerError(f"{path} gives {token!r} the id {index!r}; an id is a whole number.")
-        added.append((index, as_added(token, f"a token in {path}", special=token in special)))
-    return sorted(added, key=lambda item: item[0])
+        if index in added:
+            log.warning("%s gives the id %s to two tokens; it is that of %r.", path, index, token)
+        added[index] = as_added(token, f"a token in {path}", special=token in special)
+    return sorted(added.items(), key=lambda item: item[0])

@@ -13,7 +13,7 @@ import tokenizers
 from clearhead.text.builders import language_codes
 from clearhead.text.builders.bpe import MergesFiles, WordMergesFiles
 from clearhead.text.builders.ctrl import CtrlMergesFiles
-from clearhead.text.builders.overrides import override_bert_normalizer, override_prefix_space
+from clearhead.text.builders.overrides import override_bert_normalizer, override_case, override_prefix_space
 from clearhead.text.builders.piece_lookup import PieceLookupFiles
 from clearhead.text.builders.sentencepiece import SentencePieceFiles
 from clearhead.text.builders.sentencepiece_layouts import (
@@ -60,6 +60,7 @@ _ROBERTA_TOKENS = {
     "cls_token": "<s>",
     "mask_token": "<mask>",
 }
+_BERT_SETTINGS = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
 _T5_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 
@@ -72,6 +73,7 @@ class TokenizerFamily:
     model_types   the models that have it, where no class is named
     inputs        what a model of the family is called with
     settings      what tokenizer_config.json means where it is silent
+    options       settings of tokenizer_config.json that only some families have, and this one applies
     mask_lstrip   the mask token takes the space before it
     languages     which languages it knows, by what tokenizer_config.json says
     override      settings of tokenizer_config.json that overrule tokenizer.json, as in `transformers`
@@ -85,6 +87,7 @@ class TokenizerFamily:
     model_types: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ("input_ids", "attention_mask")
     settings: Mapping[str, Any] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
     mask_lstrip: bool = False
     languages: Callable[[Config], Languages] | None = None
     override: Callable[[tokenizers.Tokenizer, Config], None] | None = None
@@ -99,6 +102,8 @@ FAMILIES = (
         ("BertTokenizer", "ElectraTokenizer", "MobileBertTokenizer", "SqueezeBertTokenizer", "ConvBertTokenizer"),
         ("bert", "electra", "mobilebert", "squeezebert", "convbert", "layoutlm", "megatron-bert", "visual_bert"),
         inputs=_WITH_TYPES,
+        settings=_BERT_SETTINGS,
+        options=tuple(_BERT_SETTINGS),
         override=override_bert_normalizer,
     ),
     TokenizerFamily(
@@ -107,6 +112,8 @@ FAMILIES = (
         _BERT_TOKENS,
         ("DistilBertTokenizer",),
         ("distilbert",),
+        settings=_BERT_SETTINGS,
+        options=tuple(_BERT_SETTINGS),
         override=override_bert_normalizer,
     ),
     TokenizerFamily(
@@ -116,6 +123,8 @@ FAMILIES = (
         ("MPNetTokenizer",),
         ("mpnet",),
         mask_lstrip=True,
+        settings=_BERT_SETTINGS,
+        options=tuple(_BERT_SETTINGS),
         override=override_bert_normalizer,
     ),
     TokenizerFamily(
@@ -124,7 +133,9 @@ FAMILIES = (
         {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},
         ("GPT2Tokenizer", "CodeGenTokenizer"),
         ("gpt2", "gpt_neo", "gptj", "opt", "codegen", "phi"),
+        settings={"add_prefix_space": False},
         override=override_prefix_space,
+        options=("add_prefix_space", "add_bos_token", "add_eos_token"),
     ),
     TokenizerFamily(
         "openai-gpt",
@@ -143,7 +154,9 @@ FAMILIES = (
         ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer", "MvpTokenizer"),
         ("roberta", "roberta-prelayernorm", "bart", "longformer", "led", "mvp", "data2vec-text", "ibert"),
         mask_lstrip=True,
+        settings={"add_prefix_space": False},
         override=override_prefix_space,
+        options=("add_prefix_space",),
     ),
     TokenizerFamily(
         "deberta",
@@ -153,7 +166,9 @@ FAMILIES = (
         ("deberta",),
         inputs=_WITH_TYPES,
         mask_lstrip=True,
+        settings={"add_prefix_space": False},
         override=override_prefix_space,
+        options=("add_prefix_space",),
     ),
     TokenizerFamily(
         "deberta-v2",
@@ -162,6 +177,8 @@ FAMILIES = (
         ("DebertaV2Tokenizer",),
         ("deberta-v2",),
         inputs=_WITH_TYPES,
+        options=("do_lower_case", "split_by_punct"),
+        override=override_case,
     ),
     TokenizerFamily(
         "xlm",
@@ -179,6 +196,7 @@ FAMILIES = (
         _T5_TOKENS,
         ("T5Tokenizer", "MT5Tokenizer"),
         ("t5", "mt5", "longt5", "umt5", "switch_transformers"),
+        options=("extra_ids",),
     ),
     TokenizerFamily(
         "albert",
@@ -188,6 +206,8 @@ FAMILIES = (
         ("albert",),
         inputs=_WITH_TYPES,
         mask_lstrip=True,
+        options=("do_lower_case", "keep_accents"),
+        override=override_case,
     ),
     TokenizerFamily(
         "big_bird",
@@ -214,6 +234,8 @@ FAMILIES = (
         inputs=_WITH_TYPES,
         settings={"padding_side": "left", "pad_token_type_id": 3},
         mask_lstrip=True,
+        options=("do_lower_case", "keep_accents"),
+        override=override_case,
     ),
     TokenizerFamily(
         "transfo-xl",
@@ -249,6 +271,7 @@ FAMILIES = (
         ("NllbTokenizer",),
         mask_lstrip=True,
         languages=language_codes.nllb,
+        options=("legacy_behaviour",),
     ),
     TokenizerFamily(
         "m2m_100",
@@ -261,6 +284,7 @@ FAMILIES = (
         ("M2M100Tokenizer",),
         ("m2m_100",),
         languages=language_codes.m2m_100,
+        options=("language_codes",),
     ),
     TokenizerFamily(
         "pegasus",
@@ -268,6 +292,7 @@ FAMILIES = (
         {**_T5_TOKENS, "mask_token": "<mask_2>"},
         ("PegasusTokenizer",),
         ("pegasus",),
+        options=("offset", "mask_token_sent"),
     ),
     TokenizerFamily(
         "llama",
@@ -275,6 +300,7 @@ FAMILIES = (
         {},
         ("LlamaTokenizer", "GemmaTokenizer"),
         ("llama", "mistral", "mixtral", "gemma", "gemma2"),
+        options=("add_bos_token", "add_eos_token"),
     ),
     TokenizerFamily(
         "marian",

@@ -1,5 +1,6 @@
 """Opens a tokenizer from a folder: tokenizer.json if it is there, the older files of each model otherwise."""
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +14,13 @@ from clearhead.text.builders.bpe import MergesFiles
 from clearhead.text.builders.declared import Declared, contents
 from clearhead.text.builders.families import by_name
 from clearhead.text.builders.sentencepiece import SentencePieceFiles
+from clearhead.text.builders.unapplied import warn_of_unapplied
 from clearhead.text.builders.vocabulary_files import VocabularyFiles
 from clearhead.text.builders.wordpiece import WordPieceFiles
 from clearhead.text.files import SENTENCEPIECE_FILES, TARGET_FOLDER, library_errors, read_bytes
 from clearhead.text.tokenizer import Tokenizer
+
+log = logging.getLogger("clearhead")
 
 _FILE_NAMES = f"tokenizer.json, vocab.txt, vocab.json with merges.txt, or one of {', '.join(SENTENCEPIECE_FILES)}"
 # formats in the order they are looked for, each with the family that has it where no file announces one
@@ -57,6 +61,8 @@ def _open_json(path: Path, declared: Declared) -> Tokenizer:
     data = read_bytes(path)
     with library_errors(path):
         backend = tokenizers.Tokenizer.from_buffer(data)
+    _know_unknown(backend)
+    declared.apply_settings()
     if declared.announced is None and isinstance(backend.model, models.WordPiece):
         declared.family = by_name("bert")
     named = declared.named_tokens()
@@ -68,7 +74,28 @@ def _open_json(path: Path, declared: Declared) -> Tokenizer:
         declared.config.setdefault("truncation_side", truncation["direction"])
     _apply_settings(backend, declared)
     declared.register(backend, named)
+    warn_of_unapplied(declared.config, declared.family, backend, rebuilt=False)
     return _tokenizer(backend, declared, named)
+
+
+def _know_unknown(backend: tokenizers.Tokenizer) -> None:
+    """The unknown token may be an added one; the wrapped library looks for it among the words only."""
+    model = backend.model
+    if not isinstance(model, models.WordPiece | models.WordLevel) or model.token_to_id(model.unk_token) is not None:
+        return
+    index = backend.token_to_id(model.unk_token)
+    if index is None:
+        return
+    vocab = backend.get_vocab(with_added_tokens=False) | {model.unk_token: index}
+    if isinstance(model, models.WordLevel):
+        backend.model = models.WordLevel(vocab, unk_token=model.unk_token)
+    else:
+        backend.model = models.WordPiece(
+            vocab,
+            unk_token=model.unk_token,
+            max_input_chars_per_word=model.max_input_chars_per_word,
+            continuing_subword_prefix=model.continuing_subword_prefix,
+        )
 
 
 def _open_older(folder: Path, piece_file: Path | None = None) -> Tokenizer:
@@ -76,8 +103,9 @@ def _open_older(folder: Path, piece_file: Path | None = None) -> Tokenizer:
     declared = Declared.read(folder)
     files, path = _vocabulary_files(folder, declared)
     path = piece_file or path
+    declared.apply_settings()
     named = declared.named_tokens()
-    built = files.build(path, contents(named), declared.config)
+    built = files.build(path, contents(named), declared.config, declared.added_ids())
     backend = built.backend
     for name, token in built.named_tokens.items():
         named.setdefault(name, AddedToken(token, special=True))
@@ -89,6 +117,8 @@ def _open_older(folder: Path, piece_file: Path | None = None) -> Tokenizer:
         known = {content_of(token) for token in (*named.values(), *declared.extra)}
         added = [token for _, token in sorted(backend.get_added_tokens_decoder().items())]
         declared.extra += [token.content for token in added if token.special and token.content not in known]
+    if piece_file is None:  # the same settings go for the target
+        warn_of_unapplied(declared.config, declared.family, backend, rebuilt=True)
     if files.saved_class is None:
         declared.config.pop("tokenizer_class", None)
     tokenizer = _tokenizer(backend, declared, named, files.saved_class or _GENERAL_CLASS)
@@ -101,21 +131,24 @@ def _vocabulary_files(folder: Path, declared: Declared) -> tuple[VocabularyFiles
     family = declared.family
     if family is not None and family.missing is not None:
         raise TokenizerError(
-            f"The files say that this is a {declared.announced} tokenizer, which cannot be rebuilt from them: they "
-            f"lack {family.missing}. Encode the text elsewhere and give the model its input_ids."
+            f"The files announce the tokenizer {declared.announced}, which cannot be rebuilt from them: they lack "
+            f"{family.missing}. Encode the text elsewhere and give the model its input_ids."
         )
+    if family is not None and family.files is not None and (path := family.files.find(folder)) is not None:
+        return family.files, path
     for format_, default in _FORMATS:
         path = format_.find(folder)
         if path is None:
             continue
-        if family is not None and isinstance(family.files, format_):
-            return family.files, path
-        if declared.announced is None or declared.announced.startswith(_GENERAL_CLASSES):
+        wordpiece = family is not None and format_ is WordPieceFiles  # vocab.txt is nothing else, whatever the family
+        if family is not None and wordpiece and declared.announced in family.classes:
+            log.warning("%s is read as BERT's vocabulary, though the files announce %s.", path, declared.announced)
+        if wordpiece or declared.announced is None or declared.announced.startswith(_GENERAL_CLASSES):
             declared.family = default
             return (default.files if default is not None and default.files is not None else format_()), path
         raise TokenizerError(
-            f"The files say that this is a {declared.announced} tokenizer, which cannot be rebuilt from its older "
-            "files. Open it once with transformers and save it, which writes the tokenizer.json that can be opened."
+            f"The files announce the tokenizer {declared.announced}, which cannot be rebuilt from {path.name}. "
+            "Open it once with transformers and save it, which writes the tokenizer.json that can be opened."
         )
     present = sorted(item.name for item in folder.iterdir())
     raise TokenizerError(

@@ -20,6 +20,41 @@ def override_bert_normalizer(backend: tokenizers.Tokenizer, config: Config) -> N
         )
 
 
+def override_case(backend: tokenizers.Tokenizer, config: Config) -> None:
+    """Case and accents, before the steps of a SentencePiece model."""
+    steps = _steps(backend)
+    strips, lowers = _has(steps, normalizers.StripAccents), _has(steps, normalizers.Lowercase)
+    keep, lower = config.get("keep_accents"), bool(config.get("do_lower_case", lowers))
+    strip = strips if keep is None else not keep
+    if (strip, lower) == (strips, lowers):
+        return
+    cleaning: list[normalizers.Normalizer] = [normalizers.NFKD(), normalizers.StripAccents()] if strip else []
+    cleaning += [normalizers.Lowercase()] if lower else []
+    replaced = (normalizers.Lowercase, *((normalizers.NFKD, normalizers.StripAccents) if strips else ()))
+    steps = [step for step in steps if not isinstance(step, replaced)]
+    place = next((n for n, step in enumerate(steps) if isinstance(step, normalizers.Precompiled)), len(steps))
+    backend.normalizer = normalizers.Sequence([*steps[:place], *cleaning, *steps[place:]])
+
+
+def lowercases(backend: tokenizers.Tokenizer) -> bool:
+    """Whether texts are put in lower case first."""
+    normalizer = backend.normalizer
+    if isinstance(normalizer, normalizers.BertNormalizer):
+        return bool(normalizer.lowercase)
+    return _has(_steps(backend), normalizers.Lowercase)
+
+
+def _steps(backend: tokenizers.Tokenizer) -> list[normalizers.Normalizer]:
+    normalizer = backend.normalizer
+    if isinstance(normalizer, normalizers.Sequence):
+        return [normalizer[n] for n in range(len(normalizer))]
+    return [] if normalizer is None else [normalizer]
+
+
+def _has(steps: list[normalizers.Normalizer], kind: type[normalizers.Normalizer]) -> bool:
+    return any(isinstance(step, kind) for step in steps)
+
+
 def override_prefix_space(backend: tokenizers.Tokenizer, config: Config) -> None:
     """Whether a text begins with a space."""
     if "add_prefix_space" not in config:

@@ -19,7 +19,7 @@ from clearhead.text.builders.bpe import read_ids
 from clearhead.text.builders.sentencepiece import SPACE, SentencePieceFiles, pipeline
 from clearhead.text.builders.sentencepiece_model import PieceType, SentencePieceModel, read_sentencepiece
 from clearhead.text.builders.templates import Config, Tokens
-from clearhead.text.builders.vocabulary_files import Built
+from clearhead.text.builders.vocabulary_files import Built, Ids
 from clearhead.text.files import library_errors, read_bytes
 
 
@@ -27,14 +27,13 @@ from clearhead.text.files import library_errors, read_bytes
 class PieceLookupFiles(SentencePieceFiles):
     """A SentencePiece model beside a vocab.json."""
 
-    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
         own = path.with_name("target_vocab.json")  # of two vocabularies, the target's
         vocab = own if path.name == "target.spm" and own.is_file() else path.with_name("vocab.json")
         if not vocab.is_file():
             raise TokenizerError(f"{path.parent} has {path.name} but no vocab.json, where its family keeps the ids.")
-        ids, unknown = read_ids(vocab), str(tokens.get("unk_token"))
-        if unknown not in ids:
-            raise TokenizerError(f"{vocab} has no unknown token {unknown}, so it does not belong to this model.")
+        unknown = str(tokens.get("unk_token"))
+        ids = read_ids(vocab, unknown, added)
         if max(ids.values()) >= len(ids):
             raise TokenizerError(f"{vocab} skips an id. The file is damaged; download it again.")
         published = {file.name: read_bytes(file) for file in (path, vocab)}

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from clearhead.text.builders.sentencepiece_model import PieceType, SentencePieceModel, read_sentencepiece
 from clearhead.text.builders.templates import BOS_EOS, Config, Tokens, Wrapper
-from clearhead.text.builders.vocabulary_files import Built, VocabularyFiles
+from clearhead.text.builders.vocabulary_files import Built, Ids, VocabularyFiles
 from clearhead.text.files import SENTENCEPIECE_FILES, library_errors
 
 SPACE = "▁"
@@ -49,7 +49,7 @@ class SentencePieceFiles(VocabularyFiles):
     def find(folder: Path) -> Path | None:
         return next((folder / name for name in SENTENCEPIECE_FILES if (folder / name).is_file()), None)
 
-    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
         model = read_sentencepiece(path)
         named = named_pieces(model)
         tokens = {**named, **tokens}

@@ -10,6 +10,8 @@ import tokenizers
 from clearhead.text.backend import SourceFiles
 from clearhead.text.builders.templates import Config, Tokens, Wrapper
 
+Ids = Mapping[str, int]
+
 
 @dataclass(frozen=True)
 class Built:
@@ -41,5 +43,16 @@ class VocabularyFiles(ABC):
         """The file that holds the vocabulary; None where the folder has none of this format."""
 
     @abstractmethod
-    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
-        """The tokenizer of the file that `find` gave, with these special tokens and settings."""
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
+        """The tokenizer of the file that `find` gave, with these special tokens and settings.
+
+        added   tokens that follow the vocabulary, with their ids: one of them may be the unknown token
+        """
+
+
+def with_unknown(vocab: dict[str, int], unknown: str | None, added: Ids) -> dict[str, int]:
+    """The vocabulary, with the unknown token and all before it where that one is an added token."""
+    if unknown is None or unknown in vocab or unknown not in added:
+        return vocab
+    last = max(vocab.values(), default=-1)
+    return vocab | {token: index for token, index in added.items() if last < index <= added[unknown]}

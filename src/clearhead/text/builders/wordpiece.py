@@ -8,7 +8,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import TokenizerError
 from clearhead.text.builders.templates import BERT, Config, Tokens
-from clearhead.text.builders.vocabulary_files import Built, VocabularyFiles
+from clearhead.text.builders.vocabulary_files import Built, Ids, VocabularyFiles, with_unknown
 from clearhead.text.files import read_text
 
 
@@ -23,9 +23,9 @@ class WordPieceFiles(VocabularyFiles):
         path = folder / "vocab.txt"
         return path if path.is_file() else None
 
-    def build(self, path: Path, tokens: Tokens, config: Config) -> Built:
-        vocab = read_vocab(path)
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
         unknown = tokens.get("unk_token")
+        vocab = with_unknown(read_vocab(path), unknown, added)
         if unknown is None or unknown not in vocab:
             raise TokenizerError(
                 f"{path} has no line for the unknown token {unknown}. It is damaged, or is not a BERT vocabulary; "
