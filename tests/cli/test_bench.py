@@ -54,7 +54,7 @@ def test_peers_write_as_much_as_we_do(folder, peer):
 
 def test_a_peer_lives_in_its_own_process(folder):
     pytest.importorskip("ctranslate2")
-    (first, second) = bench.elsewhere("ctranslate2", folder, 199, 1)
+    (first, second) = bench.peer_sides("ctranslate2", folder, 199, 1)
     assert {first.precision, second.precision} == {"float32", "int8"} and set(first.jobs) == set(bench.JOBS)
     first.jobs["write"]()
     second.jobs["prefill"]()
@@ -64,7 +64,7 @@ def test_a_peer_in_trouble_is_left_out(folder, monkeypatch, capsys):
     def broken(*_):
         raise InputError("no such thing")
 
-    monkeypatch.setattr(bench, "elsewhere", broken)
+    monkeypatch.setattr(bench, "peer_sides", broken)
     assert {side.library for side in bench.all_sides(folder, 1)} == {"clearhead"}
     assert "no such thing" in capsys.readouterr().err
 
@@ -72,7 +72,7 @@ def test_a_peer_in_trouble_is_left_out(folder, monkeypatch, capsys):
 def test_trouble_in_the_other_process_is_told(folder):
     (folder / "config.json").write_text('{"model_type": "nothing known"}')
     with pytest.raises(InputError, match="nothing known"):
-        bench.elsewhere("transformers", folder, 199, 1)
+        bench.peer_sides("transformers", folder, 199, 1)
 
 
 def test_medians_and_interrupts(monkeypatch):

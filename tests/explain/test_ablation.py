@@ -65,7 +65,7 @@ def test_a_chosen_score():
     found = ablation(pipe, TEXT, layers=[2], heads=[3], chosen=7, position=4)
     before, after = without(pipe, "self", 2, 3, {"text": TEXT}, 4)
     assert found.effect[0, 0] == pytest.approx(float(after[7] - before[7]), rel=1e-3, abs=1e-5)
-    assert found.strongest == (2, 3) and "score" in found.what
+    assert found.strongest == (2, 3) and "score" in found.metric
     assert found.after[0].token_id == int(after.argmax())
 
 

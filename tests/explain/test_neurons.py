@@ -56,7 +56,7 @@ def test_activations_are_the_models_own(name):
                 pipe.model(input_ids=source, decoder_input_ids=target)
             else:
                 pipe.model(input_ids=ids)
-        assert found.of == len(found.neurons) == sum(seen[n].shape[-1] for n in seen)
+        assert found.total == len(found.neurons) == sum(seen[n].shape[-1] for n in seen)
         assert found.layers == list(range(len(seen)))
         for (layer, index), row in zip(found.neurons, found.activations, strict=True):
             theirs = seen[f"{before}layers.{layer}.feedforward.hidden"][0, :, index]
@@ -73,7 +73,7 @@ def test_the_strongest_of_some_layers():
     few = neurons(pipe, TEXT, [2, 0], top=5)
     assert few.neurons == whole.neurons[:5]
     np.testing.assert_array_equal(few.activations, whole.activations[:5])
-    assert few.of == len(whole.neurons)
+    assert few.total == len(whole.neurons)
     assert neurons(pipe, TEXT, -1).layers == [2]
     assert neurons(pipe, TEXT, range(2)).layers == [0, 1]
 
@@ -123,7 +123,7 @@ def test_a_planted_neuron_tops_its_list():
     strongest = neurons(pipe, "the cat sat", 1, top=None)
     row = strongest.activations[strongest.neurons.index((1, 7))]
     assert int(row.argmax()) == 1
-    assert found.fires < 0.5
+    assert found.firing_rate < 0.5
     assert top_tokens(pipe, CORPUS, 1, 6, top=1).contexts[0].activation != first.activation
 
 
@@ -145,10 +145,10 @@ def test_batches_give_what_single_texts_give(name):
     for size in (1, 4, 100):
         found = top_tokens(pipe, iter(CORPUS), 1, 3, top=6, batch_size=size)
         np.testing.assert_allclose([c.activation for c in found.contexts], [b[0] for b in best], atol=1e-5)
-        assert found.seen == len(every)
+        assert found.token_count == len(every)
         assert found.texts == len(CORPUS)
         assert found.mean == pytest.approx(np.mean([e[0] for e in every]), abs=1e-5)
-        assert found.fires == pytest.approx(np.mean([e[0] > 0 for e in every]))
+        assert found.firing_rate == pytest.approx(np.mean([e[0] > 0 for e in every]))
     values = {(n, p): v for v, n, p in every}
     assert all(values[c.text, c.position] == pytest.approx(c.activation, abs=1e-5) for c in found.contexts)
 
@@ -193,8 +193,8 @@ def test_a_stream_is_never_held_as_a_whole():
 def test_long_texts_are_cut_and_counted():
     pipe = tiny_pipeline("gpt2")
     found = top_tokens(pipe, ["the cat " * 60, "the cat"], 0, 0)
-    assert found.cut == 1
-    assert found.seen == 48 + 2
+    assert found.truncated == 1
+    assert found.token_count == 48 + 2
 
 
 def test_as_plain_data():

@@ -12,7 +12,7 @@ from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, tiny_pipeline
 
 
 def ways(found):
-    return [(scheme.side, scheme.way) for scheme in found.schemes]
+    return [(scheme.side, scheme.encoding) for scheme in found.schemes]
 
 
 @pytest.mark.parametrize("name", [*MASKED, *CAUSAL, *ENCODER_DECODER, "xlnet"])
@@ -20,7 +20,7 @@ def test_every_family_has_one(name):
     found = positions(tiny_pipeline(name), length=9)
     assert found.schemes
     for scheme in found.schemes:
-        assert scheme.values.shape[0] == len(scheme.rows) == (17 if scheme.way.startswith("distance") else 9)
+        assert scheme.values.shape[0] == len(scheme.rows) == (17 if scheme.encoding.startswith("distance") else 9)
         assert np.isfinite(scheme.values).all()
         if scheme.similarity is not None:
             assert scheme.similarity.shape == (len(scheme.rows),) * 2
@@ -52,7 +52,7 @@ def test_the_transformers_waves():
 def test_rotary_turns_by_the_distance():
     pipe = tiny_pipeline("gptj")
     (scheme,) = positions(pipe, length=8).schemes
-    assert scheme.way == "rotary"
+    assert scheme.encoding == "rotary"
     assert np.allclose(scheme.values[:, 0], np.cos(np.arange(8)), atol=1e-5)  # the fastest pair: one radian a step
     assert np.allclose(scheme.values[:, 1], np.sin(np.arange(8)), atol=1e-5)
     assert np.allclose(scheme.similarity[0, :5], scheme.similarity[3, 3:], atol=1e-5)
@@ -61,7 +61,7 @@ def test_rotary_turns_by_the_distance():
 @pytest.mark.parametrize("name", ["t5", "umt5", "mpnet"])
 def test_the_bias_is_what_is_added_to_the_scores(name):
     pipe = tiny_pipeline(name)
-    scheme = next(s for s in positions(pipe, length=7).schemes if s.way == "distance-bias")
+    scheme = next(s for s in positions(pipe, length=7).schemes if s.encoding == "distance-bias")
     side = "encoder." if name in ENCODER_DECODER else ""
     at = f"{side}layers.0.attention."
     with torch.no_grad(), trace(pipe.model, f"{at}query|key|scores") as seen:
@@ -81,7 +81,7 @@ def test_relative_keys_of_bert():
     pipe = tiny_pipeline("bert", position_embedding_type="relative_key", max_position_embeddings=6)
     scheme = positions(pipe, length=4, layer=1).schemes[-1]
     table = pipe.model.stack.blocks[1].attention.relative.table.weight
-    assert scheme.way == "distance-vectors"
+    assert scheme.encoding == "distance-vectors"
     assert np.allclose(scheme.values[scheme.rows.index(-2)], table[5 + 2].detach().numpy())  # query - key = 2
 
 

@@ -21,7 +21,7 @@ def test_hidden_words(name):
     pipe = tiny_pipeline(name)
     found = prediction(pipe, MASKS, top_k=3)
     wanted = pipe.fill(MASKS, top_k=3)
-    assert [answer.what for answer in found.answers] == ["word", "word"]
+    assert [answer.kind for answer in found.answers] == ["word", "word"]
     for answer, guesses in zip(found.answers, wanted, strict=True):
         assert found.tokens[answer.position].id == pipe.tokenizer.mask_token_id
         assert [c.probability for c in answer.choices] == pytest.approx([g.probability for g in guesses], rel=1e-5)
@@ -31,7 +31,7 @@ def test_hidden_words(name):
 def test_labels(name):
     pipe = tiny_pipeline(name, "sequence-classification", id2label=LABELS, kind="wordpiece")
     (answer,) = prediction(pipe, TEXT).answers
-    assert (answer.what, answer.position) == ("label", None)
+    assert (answer.kind, answer.position) == ("label", None)
     assert sum(chances(answer).values()) == pytest.approx(1.0)
     assert chances(answer).keys() == set(LABELS.values())
     assert [c.probability for c in answer.choices] == sorted(chances(answer).values(), reverse=True)
@@ -43,12 +43,12 @@ def test_labels(name):
 def test_each_label_for_itself_and_a_number():
     many = tiny_pipeline("bert", "sequence-classification", id2label=LABELS, problem_type="multi_label_classification")
     (answer,) = prediction(many, TEXT).answers
-    assert answer.what == "labels"
+    assert answer.kind == "labels"
     for choice in answer.choices:
         assert choice.probability == pytest.approx(float(torch.tensor(choice.score).sigmoid()))
     one = tiny_pipeline("bert", "sequence-classification", id2label={0: "how alike"})
     (answer,) = prediction(one, TEXT, "a dog sat").answers
-    assert (answer.what, answer.choices[0].probability) == ("number", None)
+    assert (answer.kind, answer.choices[0].probability) == ("number", None)
     assert prediction(one, TEXT).answers[0].choices[0].score != answer.choices[0].score  # the pair is read
 
 
@@ -67,8 +67,8 @@ def test_next_sentence():
 def test_pretraining_answers_both():
     pipe = tiny_pipeline("bert", "pretraining")
     found = prediction(pipe, "the [MASK] sat", "the cat ran")
-    assert [answer.what for answer in found.answers] == ["next-sentence", "word"]
-    assert [answer.what for answer in prediction(pipe, "the cat sat", "the cat ran").answers] == ["next-sentence"]
+    assert [answer.kind for answer in found.answers] == ["next-sentence", "word"]
+    assert [answer.kind for answer in prediction(pipe, "the cat sat", "the cat ran").answers] == ["next-sentence"]
     with pytest.raises(InputError, match="hidden"):
         prediction(pipe, "the cat sat")
 
@@ -83,7 +83,7 @@ def test_a_label_for_every_token():
 def test_replaced_tokens():
     pipe = tiny_pipeline("electra", "replaced-token")
     found = prediction(pipe, TEXT)
-    assert {answer.what for answer in found.answers} == {"replaced"}
+    assert {answer.kind for answer in found.answers} == {"replaced"}
     assert all(0 < answer.choices[0].probability < 1 for answer in found.answers)
 
 

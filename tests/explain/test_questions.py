@@ -257,7 +257,7 @@ def test_labels_are_chosen_by_name():
     pipe = model("bert", "sequence-classification")
     found = QUESTIONS["saliency"].ask(pipe, TEXT, target="LABEL_1", against="LABEL_0")
     assert (found.outputs[0].text, found.outputs[0].against) == ("LABEL_1", "LABEL_0")
-    assert "LABEL_1" in QUESTIONS["ablation"].ask(pipe, TEXT, chosen="LABEL_1").what
+    assert "LABEL_1" in QUESTIONS["ablation"].ask(pipe, TEXT, chosen="LABEL_1").metric
     with pytest.raises(InputError, match=r"no label 'LABEL_2'.*Did you mean"):
         QUESTIONS["saliency"].ask(pipe, TEXT, target="LABEL_2")
     masked = model("bert", "masked-lm")

@@ -12,7 +12,7 @@ HOW = {"temperature": 0.7, "top_k": 20, "top_p": 0.8}
 
 def by_hand(found, temperature, top_k, top_p):
     """The chances after each filter, from the scores in the finding, in float64."""
-    logits = np.concatenate([[c.logit for c in found.candidates], found.rest]).astype(np.float64) / temperature
+    logits = np.concatenate([[c.logit for c in found.candidates], found.other_logits]).astype(np.float64) / temperature
     alive = np.ones(len(logits), dtype=bool)
     cuts = []
     for name, value in (("top_k", top_k), ("top_p", top_p)):
@@ -31,10 +31,10 @@ def test_chances_and_draws_are_those_of_generate(name):
     found = sampling(pipe, TEXT, **HOW, seed=5, draws=4, show=25)
     after, cuts = by_hand(found, **HOW)
     assert [stage.name for stage in found.stages] == ["temperature", "top_k", "top_p"]  # in this order
-    assert [stage.cut for stage in found.stages[1:]] == pytest.approx(cuts, abs=1e-5)
-    assert found.left == (after > 0).sum()
+    assert [stage.removed_mass for stage in found.stages[1:]] == pytest.approx(cuts, abs=1e-5)
+    assert found.remaining == (after > 0).sum()
     assert [c.after for c in found.candidates] == pytest.approx(after[: len(found.candidates)].tolist(), abs=1e-5)
-    assert len(found.candidates) + len(found.rest) == pipe.model.config.vocab_size or name in ("bart", "marian")
+    assert len(found.candidates) + len(found.other_logits) == pipe.model.config.vocab_size or name in ("bart", "marian")
     forced = getattr(pipe.model.config, "forced_bos_token_id", None) is not None
     for draw in found.draws:
         written = pipe.write(TEXT, **HOW, seed=draw.seed)[0]
@@ -49,15 +49,15 @@ def test_one_setting_alone_and_none():
     total = sum(c.before for c in plain.candidates)
     assert total < 1.0 and total == pytest.approx(1.0 - _mass(plain), abs=1e-5)
     few = sampling(pipe, TEXT, temperature=None, top_k=3)
-    assert (few.settings["temperature"], few.settings["top_k"], few.left) == (None, 3.0, 3)
-    assert few.stages[0].cut == pytest.approx(1 - sum(c.before for c in few.candidates[:3]), abs=1e-5)
+    assert (few.settings["temperature"], few.settings["top_k"], few.remaining) == (None, 3.0, 3)
+    assert few.stages[0].removed_mass == pytest.approx(1 - sum(c.before for c in few.candidates[:3]), abs=1e-5)
     cold = sampling(pipe, TEXT, temperature=0.001)
     assert cold.candidates[0].after > 0.99
     assert {draw.token_id for draw in cold.draws} == {cold.candidates[0].token_id}
 
 
 def _mass(found):
-    logits = np.concatenate([[c.logit for c in found.candidates], found.rest]).astype(np.float64)
+    logits = np.concatenate([[c.logit for c in found.candidates], found.other_logits]).astype(np.float64)
     p = np.exp(logits - logits.max())
     return p[len(found.candidates) :].sum() / p.sum()
 
@@ -74,4 +74,4 @@ def test_what_cannot_be_drawn_is_refused():
 def test_it_can_be_saved():
     found = sampling(tiny_pipeline("gpt2"), TEXT, show=5)
     assert found.to_csv().count("\n") == 6
-    assert len(found.to_dict()["rest"]) == len(found.rest)
+    assert len(found.to_dict()["other_logits"]) == len(found.other_logits)

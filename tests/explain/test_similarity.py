@@ -164,9 +164,9 @@ def test_the_same_tokens_are_not_averaged():
 def test_chance_is_what_unrelated_states_get():
     pipe = tiny_pipeline("bert")
     biased, unbiased = (similarity(pipe, LONG, unbiased=way) for way in (False, True))
-    assert abs(unbiased.chance) < 0.25 < biased.chance + 0.1
-    assert biased.chance < biased.values.mean()
-    assert 0 < similarity(pipe, LONG, measure="cca").chance < 1
+    assert abs(unbiased.shuffled_baseline) < 0.25 < biased.shuffled_baseline + 0.1
+    assert biased.shuffled_baseline < biased.values.mean()
+    assert 0 < similarity(pipe, LONG, measure="cca").shuffled_baseline < 1
 
 
 def test_tokens_at_the_beginning_can_be_left_out():

@@ -220,8 +220,8 @@ def test_sampling_on_the_page_is_sampling_in_python(pipe, tmp_path):
         assert [chance for _, chance in seen["after"]] == pytest.approx(
             [one.after for one in wanted.candidates], abs=2e-6
         )
-        assert seen["cut"]["left"] == wanted.left
-        cuts = {stage.name: stage.cut for stage in wanted.stages}
+        assert seen["cut"]["left"] == wanted.remaining
+        cuts = {stage.name: stage.removed_mass for stage in wanted.stages}
         assert seen["cut"]["top_k"] == pytest.approx(cuts.get("top_k", 0.0), abs=2e-6)
         assert seen["cut"]["top_p"] == pytest.approx(cuts.get("top_p", 0.0), abs=2e-6)
 

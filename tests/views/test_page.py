@@ -112,8 +112,8 @@ def test_large_arrays_travel_exactly():
 def test_what_a_finding_says_itself_has_its_chinese_beside_it(tmp_path):
     found = ablation(tiny_pipeline("gpt2"), TEXT)
     packed = compact(found)
-    assert packed["what"] == "how far the probabilities of the next token move, in bits"
-    assert packed["$zh"] == {"what": "下一个词元的概率变化，以比特计"}
+    assert packed["metric"] == "how far the probabilities of the next token move, in bits"
+    assert packed["$zh"] == {"metric": "下一个词元的概率变化，以比特计"}
     assert "$zh" not in found.to_dict()
     assert compact(walk(tiny_pipeline("gpt2"), TEXT))["$zh"]["steps"]["0"]["title"] == "嵌入"
 

@@ -124,7 +124,9 @@ def test_no_token_moves_the_cursor(pipe):
 def test_similarity_shows_its_numbers(pipe):
     found = similarity(pipe, TEXT, tiny_pipeline("bert"))
     text = text_of(found)
-    assert all(f"{value:.2f}" in text for value in found.values.ravel()) and f"give {found.chance:.2f}" in text
+    assert (
+        all(f"{value:.2f}" in text for value in found.values.ravel()) and f"give {found.shuffled_baseline:.2f}" in text
+    )
     assert "tiny gpt2 and tiny bert" in text and "averaged" in text
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("3"))  # the last layer stands on top

@@ -217,13 +217,13 @@ def all_sides(folder: Path, threads: int, peers: bool = True) -> list[BenchmarkS
             note(f"{name} is not installed and stays out of the comparison.")
             continue
         try:
-            sides += elsewhere(name, folder, sides[0].long, threads)
+            sides += peer_sides(name, folder, sides[0].long, threads)
         except InputError as error:  # a peer's trouble is not ours
             note(f"{name} could not open the model: {error}")
     return sides
 
 
-def elsewhere(library: str, folder: Path, long: int, threads: int) -> list[BenchmarkSide]:
+def peer_sides(library: str, folder: Path, long: int, threads: int) -> list[BenchmarkSide]:
     """A peer's sides, in a process of its own that waits for its turn."""
     there = multiprocessing.get_context("spawn")
     here, far = there.Pipe()

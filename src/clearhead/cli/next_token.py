@@ -122,7 +122,7 @@ class TextInProgress:
         start = int(self._start[0, 0]) if reads else None
         given = self._encoded if self._encoded is not None else self._start
         self._session = DecodingSession(self.pipe.model, given, None, 64, start)
-        self._check_room(self._start.shape[1] + len(self.chosen))
+        self._check_length(self._start.shape[1] + len(self.chosen))
         rest = [*(self._start[0, 1:].tolist() if reads else []), *self.chosen]
         with torch.no_grad():
             scores = self._session.prefill()[0]
@@ -132,7 +132,7 @@ class TextInProgress:
                 after = [*scores[None], *more]
                 self._scores = after[len(rest) - len(self.chosen) :]
 
-    def _check_room(self, tokens: int) -> None:
+    def _check_length(self, tokens: int) -> None:
         limit = self._session.max_length
         if limit is not None and tokens > limit:
             raise InputError(
@@ -155,7 +155,7 @@ class TextInProgress:
     def take(self, tokens: list[int]) -> None:
         import torch
 
-        self._check_room(self._session.tokens.shape[1] + len(tokens))
+        self._check_length(self._session.tokens.shape[1] + len(tokens))
         with torch.no_grad():
             scores = self._session.append(torch.tensor([tokens], device=self._start.device))[0]
         self._scores += list(scores)

@@ -34,7 +34,7 @@ class Ablation(Finding):
     tokens      what the heads look from
     heads       which heads of each layer
     effect      (layers, heads): how the answer changes when that head alone is taken away
-    what        the effect in words
+    metric      what the effect is measured in, in words
     position    whose answer it is; None where the whole text has one
     strongest   (layer, head) of the largest effect
     before      the likeliest answers of the whole model
@@ -49,7 +49,7 @@ class Ablation(Finding):
     layers: list[int]
     heads: list[int]
     effect: np.ndarray
-    what: str
+    metric: str
     position: int | None
     strongest: tuple[int, int]
     before: list[Candidate]
@@ -108,14 +108,14 @@ def ablation(
             changed += scores[:-1]
         before, after = scores[-1], torch.stack(changed)
     if chosen is None:
-        effect, what = _divergence(before, after), say("explain.probabilities_move", answer=answer.name)
+        effect, metric = _divergence(before, after), say("explain.probabilities_move", answer=answer.name)
     else:
         id_ = answer.id_of(chosen, len(before))
-        effect, what = after[:, id_] - before[id_], say("explain.score_change", name=repr(answer.names([id_])[0]))
+        effect, metric = after[:, id_] - before[id_], say("explain.score_change", name=repr(answer.names([id_])[0]))
     best = int(effect.abs().argmax())
     return Ablation(
         pipe.name, site.side, site.queries, layers, heads,
-        effect.reshape(len(layers), len(heads)).float().numpy(), what, where, runs[best],
+        effect.reshape(len(layers), len(heads)).float().numpy(), metric, where, runs[best],
         answer.likeliest(before, top_k), answer.likeliest(after[best], top_k),
     )  # fmt: skip
 

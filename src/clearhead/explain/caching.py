@@ -49,10 +49,10 @@ class CacheStep:
 class Caching(Finding):
     """The finding.
 
-    tokens   what the model reads and writes: the first `prompt` were given
-    source   what an encoder has read, where there is one: its keys and values are computed once with a cache
-    layers   of the stack that writes
-    bytes    of each number that the cache keeps
+    tokens            what the model reads and writes: the first `prompt` were given
+    source            what an encoder has read, where there is one: its keys and values are computed once with a cache
+    layers            of the stack that writes
+    bytes_per_value   of each number that the cache keeps
     """
 
     kind: ClassVar[str] = "cache"
@@ -62,7 +62,7 @@ class Caching(Finding):
     source: list[str]
     prompt: int
     layers: int
-    bytes: int
+    bytes_per_value: int
     steps: list[CacheStep]
 
     @property

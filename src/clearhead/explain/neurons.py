@@ -41,7 +41,7 @@ class Neurons(Finding):
     side          of an encoder–decoder: whose neurons; None where there is one stack
     layers        the layers looked at
     neurons       (layer, index) of those shown, the strongest first; with clusters, cluster by cluster
-    of            how many the layers have together
+    total         how many the layers have together
     activations   (neurons, tokens)
     clusters      which cluster each neuron belongs to, the one with the strongest neuron first; None without
     """
@@ -53,7 +53,7 @@ class Neurons(Finding):
     tokens: Sequence[Unit]
     layers: list[int]
     neurons: list[tuple[int, int]]
-    of: int
+    total: int
     activations: np.ndarray
     clusters: list[int] | None
 
@@ -91,11 +91,11 @@ class NeuronContext:
 @dataclass(frozen=True, repr=False, eq=False)
 class TopTokens(Finding):
     """
-    contexts   where the neuron fires most strongly, the strongest first
-    texts      how many texts were read, and how many tokens
-    cut        how many texts were longer than the model reads, so that only their beginning counts
-    mean       activation over all tokens
-    fires      the share of tokens at which it is above zero
+    contexts      where the neuron fires most strongly, the strongest first
+    texts         how many texts were read, and how many tokens in `token_count`
+    truncated     how many texts were longer than the model reads, so that only their beginning counts
+    mean          activation over all tokens
+    firing_rate   the share of tokens at which it is above zero
     """
 
     kind: ClassVar[str] = "top-tokens"
@@ -106,10 +106,10 @@ class TopTokens(Finding):
     neuron: int
     contexts: list[NeuronContext]
     texts: int
-    seen: int
-    cut: int
+    token_count: int
+    truncated: int
     mean: float
-    fires: float
+    firing_rate: float
 
     def table(self) -> Iterator[Iterable[Any]]:
         yield ["rank", "text", "position", "token", "activation", "context"]
@@ -184,7 +184,7 @@ def top_tokens(
     neuron = checked_index("neuron", neuron, width, say("explain.layer_has_neurons", count=width))
     best: list[tuple[float, int, NeuronContext]] = []  # the weakest on top
     order = itertools.count(0, -1)  # of two that are equally strong, the earlier one stays
-    read_texts = seen = cut = fired = 0
+    read_texts = token_count = truncated = fired = 0
     total = 0.0
     with eval_mode(pipe.model):
         corpus = iter(texts)
@@ -192,7 +192,7 @@ def top_tokens(
             readings = [_one(pipe, text, side) for text in group]
             for (reading, shortened), values in zip(readings, _fired(pipe, readings, layer, neuron, side), strict=True):
                 tokens = reading.target if side == "decoder" else reading.units
-                seen, cut = seen + len(tokens), cut + shortened
+                token_count, truncated = token_count + len(tokens), truncated + shortened
                 total, fired = total + float(values.sum()), fired + int((values > 0).sum())
                 for n in np.argsort(-values, kind="stable")[:top]:
                     entry = float(values[n]), next(order)
@@ -204,10 +204,11 @@ def top_tokens(
                     )
                     (heapq.heappushpop if len(best) == top else heapq.heappush)(best, (*entry, context))
                 read_texts += 1
-    if not seen:
+    if not token_count:
         raise InputError(say("explain.no_texts"))
     contexts = [entry[2] for entry in sorted(best, key=lambda entry: entry[:2], reverse=True)]
-    return TopTokens(pipe.name, side, layer, neuron, contexts, read_texts, seen, cut, total / seen, fired / seen)
+    mean, firing_rate = total / token_count, fired / token_count
+    return TopTokens(pipe.name, side, layer, neuron, contexts, read_texts, token_count, truncated, mean, firing_rate)
 
 
 # ---- what factors need too

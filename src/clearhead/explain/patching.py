@@ -53,7 +53,7 @@ class Patching(Finding):
     positions         (by position) those of each column, together; empty by head
     heads             (by head) that of each column; empty by position
     effect            (layers, columns): 0 leaves the corrupted answer, 1 brings the clean one back. It may lie outside
-    scores            (layers, columns): the same as it was measured; what of, say `what` and the two scores
+    scores            (layers, columns): the same as it was measured; of what, say `metric` and the two scores
     clean_score, corrupted_score   of the two texts, untouched
     answers           what the clean text leads to, and what it is held against; None where its score stands alone
     position          whose answer it is; None where the whole text has one
@@ -76,7 +76,7 @@ class Patching(Finding):
     scores: np.ndarray
     clean_score: float
     corrupted_score: float
-    what: str
+    metric: str
     answers: tuple[str, str | None]
     position: int | None
     strongest: tuple[int, int]
@@ -154,14 +154,14 @@ def patching(
         measured, base = _patched(bad, scores, where, names, swap, metric)
     gap = metric(wanted) - metric(got)
     if abs(gap) <= 1e-5 * max(1.0, abs(metric(wanted))):
-        raise InputError(say("explain.nothing_to_bring_back", what=metric.what))
+        raise InputError(say("explain.nothing_to_bring_back", metric=metric.title))
     shape = (len(layers), len(swap.columns))
     effect = ((measured - base) / gap).reshape(shape)
     best = np.unravel_index(int(effect.argmax()), shape)
     return Patching(
         pipe.name, good.side, f"layers.*.{tap}", swap.by, good.queries, bad.queries, layers,
         swap.columns if swap.by == "position" else [], [k for (k,) in swap.columns] if swap.by == "head" else [],
-        effect, (metric(got) + measured - base).reshape(shape), metric(wanted), metric(got), metric.what, metric.names,
+        effect, (metric(got) + measured - base).reshape(shape), metric(wanted), metric(got), metric.title, metric.names,
         where, (int(best[0]), int(best[1])), scores.likeliest(wanted, top_k), scores.likeliest(got, top_k),
     )  # fmt: skip
 
@@ -242,7 +242,7 @@ class _Metric:
         return float(row[self.answer] - (0.0 if self.other is None else row[self.other]))
 
     @property
-    def what(self) -> Message:
+    def title(self) -> Message:
         answer, other = (None if name is None else repr(name) for name in self.names)
         if other is None:
             return say("explain.score_of", answer=answer)

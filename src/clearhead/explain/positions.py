@@ -28,19 +28,19 @@ from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 from clearhead.nn.stack import Stack
 from clearhead.pipeline import Pipeline
 
-PositionScheme = Literal["sinusoidal", "learned", "rotary", "distance-bias", "distance-vectors"]
+PositionEncoding = Literal["sinusoidal", "learned", "rotary", "distance-bias", "distance-vectors"]
 
 
 @dataclass(frozen=True)
-class Scheme:
+class PositionScheme:
     """One way in which a stack knows positions.
 
     side         "" for a model of one stack, else "encoder" or "decoder"
-    way          "sinusoidal", "learned": a vector for each position, added to the token's
+    encoding     "sinusoidal", "learned": a vector for each position, added to the token's
                  "rotary": what a vector of (1, 0), (1, 0) … is turned into at each position, pair by pair
                  "distance-bias": a number for each distance and head, added to the scores
                  "distance-vectors": a vector for each distance, which the scores ask for
-    where        the module that it was read from
+    module       the module that it was read from
     rows         positions from 0, or distances (key - query), in order
     columns      "dimension" or "head"
     values       (rows, columns)
@@ -49,8 +49,8 @@ class Scheme:
     """
 
     side: str
-    way: PositionScheme
-    where: str
+    encoding: PositionEncoding
+    module: str
     rows: list[int]
     columns: Literal["dimension", "head"]
     values: np.ndarray
@@ -66,13 +66,13 @@ class Positions(Finding):
 
     model: str
     layer: int
-    schemes: list[Scheme]
+    schemes: list[PositionScheme]
 
     def table(self) -> Iterator[Iterable[Any]]:
-        yield ["side", "way", "where", "position", "column", "value"]
+        yield ["side", "encoding", "module", "position", "column", "value"]
         for scheme in self.schemes:
             for r, k in np.ndindex(scheme.values.shape):
-                yield [scheme.side, scheme.way, scheme.where, scheme.rows[r], k, float(scheme.values[r, k])]
+                yield [scheme.side, scheme.encoding, scheme.module, scheme.rows[r], k, float(scheme.values[r, k])]
 
 
 def positions(pipe: Pipeline, length: int = 64, layer: int = 0) -> Positions:
@@ -82,7 +82,7 @@ def positions(pipe: Pipeline, length: int = 64, layer: int = 0) -> Positions:
     """
     checked_count("length", length, least=2)
     model = pipe.model
-    schemes: list[Scheme] = []
+    schemes: list[PositionScheme] = []
     with eval_mode(model):
         for side, stack in model.stacks.items():
             count = len(stack.layers)
@@ -93,27 +93,29 @@ def positions(pipe: Pipeline, length: int = 64, layer: int = 0) -> Positions:
     return Positions(pipe.name, layer, schemes)
 
 
-def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Scheme]:
+def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[PositionScheme]:
     path = f"{side}." if side else ""
     embed: Any = stack.embed
     device = next(stack.parameters()).device
     attention: Any = getattr(stack.layers[layer], "attention", None)
 
-    def scheme(way: PositionScheme, where: str, rows: list[int], values: Tensor, columns: Any = "dimension") -> Scheme:
+    def scheme(
+        encoding: PositionEncoding, module: str, rows: list[int], values: Tensor, columns: Any = "dimension"
+    ) -> PositionScheme:
         numbers = values.float()
         alike = None
         if columns == "dimension":
             unit = torch.nn.functional.normalize(numbers, dim=-1)
             alike = (unit @ unit.t()).cpu().numpy()
-        return Scheme(side, way, path + where, rows, columns, numbers.cpu().numpy(), alike, stack.causal)
+        return PositionScheme(side, encoding, path + module, rows, columns, numbers.cpu().numpy(), alike, stack.causal)
 
     near = list(range(length))
     apart = list(range(1 - length, length))  # key - query
     if getattr(embed, "positions", None) is not None:
         ids = torch.arange(length, device=device)[None] + embed.first_position
         vectors = embed.positions(ids)[0]
-        way: PositionScheme = "sinusoidal" if isinstance(embed.positions, SinusoidalPositions) else "learned"
-        yield scheme(way, "embed.positions", near, vectors)
+        encoding: PositionEncoding = "sinusoidal" if isinstance(embed.positions, SinusoidalPositions) else "learned"
+        yield scheme(encoding, "embed.positions", near, vectors)
     if isinstance(stack.position_bias, RelativeBuckets):
         yield scheme("distance-bias", "position_bias", apart, _by_distance(stack.position_bias, length), "head")
     if isinstance(stack, SegmentRecurrentStack):
@@ -124,16 +126,16 @@ def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Schem
         table = stack.position_bias(length, length)[attention.rows(length, length, device)]  # query - key, falling
         yield scheme("distance-vectors", "position_bias", apart, table)
     if isinstance(attention, Attention):
-        where = f"layers.{layer}.attention"
+        module = f"layers.{layer}.attention"
         if attention.rotary is not None:
-            yield scheme("rotary", f"{where}.rotary", near, _turned(attention.rotary, length, device))
+            yield scheme("rotary", f"{module}.rotary", near, _turned(attention.rotary, length, device))
         buckets = getattr(attention.relative, "buckets", None)
         if isinstance(buckets, RelativeBuckets):
-            yield scheme("distance-bias", f"{where}.relative", apart, _by_distance(buckets, length), "head")
+            yield scheme("distance-bias", f"{module}.relative", apart, _by_distance(buckets, length), "head")
         if isinstance(attention.relative, RelativeKeys):
             most = attention.relative.max_distance
             rows = torch.tensor([-d for d in apart], device=device).clamp(-most, most) + most  # it counts query - key
-            yield scheme("distance-vectors", f"{where}.relative", apart, attention.relative.table(rows))
+            yield scheme("distance-vectors", f"{module}.relative", apart, attention.relative.table(rows))
 
 
 def _by_distance(buckets: RelativeBuckets, length: int) -> Tensor:

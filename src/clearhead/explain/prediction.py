@@ -49,14 +49,14 @@ class LabelScore:
 class PredictedAnswer:
     """What is said of one place, or of the whole.
 
-    what       "label": one of several; "labels": each for itself, yes or no; "number": a score as it is;
+    kind       "label": one of several; "labels": each for itself, yes or no; "number": a score as it is;
                "next-sentence"; "word": what is hidden here; "token-label"; "replaced": is this token another's;
                "span": where the answer to a question stands
     position   the token it speaks of; None: the whole text. Of a span the first one, and `last` its last
     choices    the likeliest first
     """
 
-    what: AnswerKind
+    kind: AnswerKind
     position: int | None
     choices: list[LabelScore]
     last: int | None = None
@@ -72,11 +72,11 @@ class Prediction(Finding):
     answers: list[PredictedAnswer]
 
     def table(self) -> Iterator[Iterable[Any]]:
-        yield ["what", "position", "token", "label", "probability", "score"]
+        yield ["kind", "position", "token", "label", "probability", "score"]
         for one in self.answers:
             token = None if one.position is None else self.tokens[one.position].text
             for choice in one.choices:
-                yield [one.what, one.position, token, choice.label, choice.probability, choice.score]
+                yield [one.kind, one.position, token, choice.label, choice.probability, choice.score]
 
 
 def prediction(
@@ -142,12 +142,12 @@ def _check(pipe: Pipeline, head: Any, pair: str | None) -> None:
         raise InputError(say("explain.span_takes_two"))
 
 
-def _one(what: AnswerKind, labels: Iterable[str], logits: Tensor, position: int | None = None) -> PredictedAnswer:
+def _one(kind: AnswerKind, labels: Iterable[str], logits: Tensor, position: int | None = None) -> PredictedAnswer:
     """One of several labels, by softmax."""
     scores = logits.float()
     rows = zip(labels, scores.softmax(-1).tolist(), scores.tolist(), strict=True)
     scored = [LabelScore(*row) for row in rows]
-    return PredictedAnswer(what, position, sorted(scored, key=lambda choice: -choice.score))
+    return PredictedAnswer(kind, position, sorted(scored, key=lambda choice: -choice.score))
 
 
 def _sequence(pipe: Pipeline, labels: list[str], logits: Tensor) -> PredictedAnswer:

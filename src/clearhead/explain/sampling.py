@@ -41,12 +41,12 @@ class SampledCandidate:
 
 @dataclass(frozen=True)
 class Stage:
-    """One warper. cut: the share of the probability before it that it took away; left: how many tokens remain."""
+    """One warper. removed_mass: the share of the probability that it took away; remaining: how many tokens are left."""
 
     name: str
     value: float
-    cut: float
-    left: int
+    removed_mass: float
+    remaining: int
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Draw:
 class Sampling(Finding):
     """The finding.
 
-    candidates   the likeliest tokens, the likeliest first
-    rest         the scores of all other tokens that are allowed, the highest first: with them whoever holds the
-                 finding can try other settings without the model
-    stages       the filters in force, in their order; `settings` holds the three that can be tried, None: not asked for
+    candidates     the likeliest tokens, the likeliest first
+    other_logits   the scores of all other tokens that are allowed, the highest first: with them whoever holds the
+                   finding can try other settings without the model
+    stages         the filters in force, in their order; `settings` holds the three that can be tried (None: not asked)
     """
 
     kind: ClassVar[str] = "sampling"
@@ -76,13 +76,13 @@ class Sampling(Finding):
     settings: dict[str, float | None]
     stages: list[Stage]
     candidates: list[SampledCandidate]
-    rest: np.ndarray
+    other_logits: np.ndarray
     draws: list[Draw]
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many tokens can be drawn."""
-        return self.stages[-1].left if self.stages else len(self.candidates) + len(self.rest)
+        return self.stages[-1].remaining if self.stages else len(self.candidates) + len(self.other_logits)
 
     def table(self) -> Iterator[Iterable[Any]]:
         yield ["rank", "token", "token_id", "logit", "before", "after"]
@@ -134,14 +134,14 @@ def sampling(
         scores = apply(tokens, scores)
         masked = scores == -float("inf")
         stages.append(Stage(name, float(in_force[name]), float(probabilities[masked].sum()), int((~masked).sum())))
-    candidates, rest = _candidates(pipe, allowed, before, scores.softmax(-1)[0], show)
+    candidates, other_logits = _candidates(pipe, allowed, before, scores.softmax(-1)[0], show)
     ids = step.tokens.tolist()
     texts = display_texts(pipe.tokenizer.target, ids)
     drawn = [Draw(seed + n, token, id_) for n, (token, id_) in enumerate(zip(texts, ids, strict=True))]
     source = text if run.session.encoder_ids is not None else None
     settings = {name: None if in_force[name] is None else float(in_force[name]) for name in SHAPES}
     before_text = "" if source is not None else text or ""
-    return Sampling(pipe.name, before_text, source, settings, stages, candidates, rest, drawn)
+    return Sampling(pipe.name, before_text, source, settings, stages, candidates, other_logits, drawn)
 
 
 def _candidates(

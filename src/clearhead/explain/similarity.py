@@ -42,7 +42,7 @@ class Similarity(Finding):
     """
     layers_a, layers_b   0 is the embedding, n what the nth layer puts out; of an encoder–decoder, those of its encoder
     values               (layers of a, layers of b)
-    chance               what is left on average when the tokens of b are put in a random order: no agreement at all
+    shuffled_baseline    what is left on average when the tokens of b are put in a random order: no agreement at all
     count                how many tokens were compared, over all texts
     aligned              "tokens": both read the same ones. "stretches": they cut the text differently, and the tokens
                          between two places where both cut were averaged
@@ -57,7 +57,7 @@ class Similarity(Finding):
     layers_a: list[int]
     layers_b: list[int]
     values: np.ndarray
-    chance: float
+    shuffled_baseline: float
     count: int
     aligned: Literal["tokens", "stretches"]
 
@@ -111,11 +111,11 @@ def similarity(
         values[n, k] = values[k, n] if mirrored else _value(x, y, measure, unbiased, variance)
     order = torch.randperm(tokens, generator=torch.Generator().manual_seed(0))
     pairs = [(rows[n % len(rows)], columns[n % len(columns)]) for n in range(max(len(rows), len(columns)))]
-    by_chance = np.array([_value(x, y.shuffled(order), measure, unbiased, variance) for x, y in pairs])
+    shuffled = np.array([_value(x, y.shuffled(order), measure, unbiased, variance) for x, y in pairs])
     name_b = other.name if other is a or other.name != a.name else f"{other.name} (the other)"
     return Similarity(
         a.name, name_b, measure, unbiased, chosen_a, chosen_b, values,
-        float(np.nanmean(by_chance)) if np.isfinite(by_chance).any() else float("nan"), tokens, aligned,
+        float(np.nanmean(shuffled)) if np.isfinite(shuffled).any() else float("nan"), tokens, aligned,
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ class WalkStep:
     """
 
     title: Message
-    says: Message
+    explanation: Message
     tap: str
     vectors: list[Vector] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Walk(Finding):
         return self.tokens[self.position]
 
     def table(self) -> Iterator[Iterable[Any]]:
-        yield ["step", "title", "tap", "what", "place", "number"]
+        yield ["step", "title", "tap", "label", "place", "number"]
         for n, step in enumerate(self.steps, start=1):
             at = [n, step.title, step.tap]
             for vector in step.vectors:
@@ -181,7 +181,7 @@ class _TokenPath:
         return Vector(label, [round(v, 4) for v in row[: self.numbers].float().tolist()], row.shape[-1], role)
 
     def _step(self, key: str, tap: str, *vectors: Vector, **values: Any) -> WalkStep:
-        return WalkStep(say(f"walk.{key}.title"), say(f"walk.{key}.says", **values), tap, list(vectors))
+        return WalkStep(say(f"walk.{key}.title"), say(f"walk.{key}.explanation", **values), tap, list(vectors))
 
     def embedding(self) -> WalkStep:
         embed = f"{self.site.prefix}embed."

@@ -233,9 +233,9 @@ SENTENCES = {
         "{tap} 在两段文本中的形状不同。请给出词元数相同的文本。",
     ),
     "nothing_to_bring_back": (
-        "Both texts give the same {what}, so there is nothing to bring back. Change a word that matters, or choose "
+        "Both texts give the same {metric}, so there is nothing to bring back. Change a word that matters, or choose "
         "another answer.",
-        "两段文本给出相同的{what}，没有可恢复的内容。请改动一个起作用的词，或选择另一个答案。",
+        "两段文本给出相同的{metric}，没有可恢复的内容。请改动一个起作用的词，或选择另一个答案。",
     ),
     "score_of": ("score of {answer}", "{answer} 的得分"),
     "score_above": ("score of {answer} above that of {other}", "{answer} 比 {other} 高出的得分"),

@@ -118,8 +118,8 @@ class ReadingHead(SpanHead):
         self.dropout = config.hidden_dropout_prob
 
     def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
-        bent = self.down(self.activation(self.up(F.dropout(hidden, self.dropout, self.training))))
-        return super().forward(self.norm(F.dropout(bent, self.dropout, self.training) + hidden), inputs)
+        projected = self.down(self.activation(self.up(F.dropout(hidden, self.dropout, self.training))))
+        return super().forward(self.norm(F.dropout(projected, self.dropout, self.training) + hidden), inputs)
 
 
 class ReadingModel(TokenModel):

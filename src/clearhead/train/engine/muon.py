@@ -114,7 +114,7 @@ def directions(matrices: list[Tensor]) -> list[Tensor]:
     return [done[n] for n in range(len(matrices))]
 
 
-def whole(tensor: Tensor) -> Tensor:
+def gathered(tensor: Tensor) -> Tensor:
     """All of a tensor that lies over the ranks (FSDP's DTensor); any other as it is."""
     gather = getattr(tensor, "full_tensor", None)
     return tensor if gather is None else gather()
@@ -170,7 +170,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(kept, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, kept, momentum)  # Nesterov: the momentum after the next gradient
 
-        pieces = [self.parts[p].cut(whole(u)) for p, u in zip(parameters, ahead, strict=True)]
+        pieces = [self.parts[p].cut(gathered(u)) for p, u in zip(parameters, ahead, strict=True)]
         flat = iter(directions([piece for of_one in pieces for piece in of_one]))
         joined = [self.parts[p].join([next(flat) for _ in of]) for p, of in zip(parameters, pieces, strict=True)]
         updates = [sharded_like(update, p) for update, p in zip(joined, parameters, strict=True)]

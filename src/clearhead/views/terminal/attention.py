@@ -134,7 +134,7 @@ def _with_step(note: str, asking: Unit) -> str:
 
 
 def draw_ablation(finding: Any, width: int) -> Iterator[RenderableType]:
-    yield heading(finding, finding.what)
+    yield heading(finding, finding.metric)
     most = float(np.nanmax(np.abs(finding.effect)))
     yield Text(" " * 10 + "".join(f"{head:>7}" for head in finding.heads), style="dim")
     order = list(reversed(range(len(finding.layers))))  # layers run from bottom to top

@@ -77,7 +77,7 @@ def draw_patching(finding: Any, width: int) -> Iterator[RenderableType]:
         yield header(names, label, 7, width)
     layer, column = finding.strongest
     yield footnote(
-        f"Effect on the {finding.what}: 1 brings the clean text's {finding.clean_score:.2f} back, 0 leaves the "
+        f"Effect on the {finding.metric}: 1 brings the clean text's {finding.clean_score:.2f} back, 0 leaves the "
         f"corrupted text's {finding.corrupted_score:.2f}. Strongest: layer {finding.layers[layer]}, {finding.by} "
         f"{names[column]}, {finding.effect[layer, column]:.2f}."
     )

@@ -95,7 +95,7 @@ def draw_sampling(finding: Any, width: int) -> Iterator[RenderableType]:
         cut = (
             ""
             if stage.name == "temperature"
-            else f" cuts {stage.cut:.1%} of the probability, {stage.left:,} tokens left"
+            else f" cuts {stage.removed_mass:.1%} of the probability, {stage.remaining:,} tokens left"
         )
         yield Text(f"{stage.name} {stage.value:g}{cut}", style="dim")
     yield footnote("Drawn, by seed: " + " ".join(f"{draw.seed}:{show_spaces(draw.token)}" for draw in finding.draws))
@@ -152,7 +152,7 @@ def draw_caching(finding: Any, width: int) -> Iterator[RenderableType]:
     yield footnote(
         "Multiply-adds, counted. Without a cache every step computes keys and values of all tokens again; with it, "
         f"only of the new one. It saves {finding.saved:.0%}, and keeps {held:,} numbers "
-        f"({held * finding.bytes / 2**20:.2g} MiB)."
+        f"({held * finding.bytes_per_value / 2**20:.2g} MiB)."
     )
 
 

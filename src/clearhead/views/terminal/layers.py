@@ -70,7 +70,7 @@ def draw_similarity(finding: Any, width: int) -> Iterator[RenderableType]:
     alike = "rotation" if finding.measure == "cka" else "linear map of what is kept"
     yield footnote(
         f"Rows: {whose}, bottom to top, 0 is the embedding. Columns: {columns}. 1 is the same up to a {alike}; tokens "
-        f"in random order give {finding.chance:.2f}. {finding.count:,} {_COMPARED[finding.aligned]}."
+        f"in random order give {finding.shuffled_baseline:.2f}. {finding.count:,} {_COMPARED[finding.aligned]}."
     )
 
 

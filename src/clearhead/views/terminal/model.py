@@ -16,7 +16,7 @@ from clearhead.views.terminal.elements import BAR_WIDTH, COLOURS, bar, footnote,
 def draw_positions(finding: Any, width: int) -> Iterator[RenderableType]:
     for scheme in finding.schemes:
         side = f"{scheme.side}, " if scheme.side else ""
-        yield heading(finding, f"{side}{scheme.way.replace('-', ' ')}, {scheme.where}")
+        yield heading(finding, f"{side}{scheme.encoding.replace('-', ' ')}, {scheme.module}")
         values = scheme.values
         if scheme.columns == "dimension":  # neighbouring dimensions share a cell where there are too many
             fitting = max(1, min(values.shape[1], (width - 8) // 2))

@@ -41,7 +41,8 @@ def draw_top_tokens(finding: Any, width: int) -> Iterator[RenderableType]:
         strongest = [max(0.0, value) for value in one.activations]
         yield line + highlighted(unit_names(one.tokens), strongest, numbers=False, ink=(138, 111, 240))
     yield footnote(
-        f"Strongest over {finding.texts:,} texts ({finding.seen:,} tokens); above zero at {finding.fires:.1%} of them."
+        f"Strongest over {finding.texts:,} texts ({finding.token_count:,} tokens); "
+        f"above zero at {finding.firing_rate:.1%} of them."
     )
 
 

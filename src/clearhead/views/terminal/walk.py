@@ -31,7 +31,7 @@ def draw_walk(walk: Walk, width: int) -> Iterator[RenderableType]:
 
 def _draw_step(number: int, step: WalkStep, walk: Walk, width: int) -> RenderableType:
     title = Text.assemble((f"{number}. {step.title}", "bold"), ("   " + step.tap, "dim"))
-    parts: list[RenderableType] = [title, Text(step.says, style="italic")]
+    parts: list[RenderableType] = [title, Text(step.explanation, style="italic")]
     if step.vectors:
         parts.append(_vectors(step.vectors, width))
     if step.columns:

@@ -15,10 +15,10 @@ const view = {
   title: (c) => c.words("ablation_title"),
   reading: (c) =>
     c.words(scale.extent(c.finding.effect)[0] < 0 ? "ablation_reading_signed" : "ablation_reading", {
-      what: c.finding.what,
+      metric: c.finding.metric,
     }),
   body(c, box) {
-    const { layers, heads, effect, tokens, what, strongest, position } = c.finding;
+    const { layers, heads, effect, tokens, metric, strongest, position } = c.finding;
     const colour = effectColour(c, effect);
     box.append(chips(tokens, (n) => ({ class: n === position ? "ch-on" : "" })));
     const answers = [
@@ -56,7 +56,7 @@ const view = {
           class: "ch-columns ch-part",
           style: { "grid-template-columns": beside ? "max-content minmax(0, 1fr)" : "minmax(0, 1fr)" },
         },
-        el("div", {}, cells, colour.legend(what)),
+        el("div", {}, cells, colour.legend(metric)),
         lists.length ? el("div", { style: { display: "grid", gap: "1rem" } }, lists) : "",
       ),
     );

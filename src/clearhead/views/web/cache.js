@@ -141,7 +141,7 @@ function work(c) {
     work: amount(sum("macs")),
     saved: scale.percent(saved),
     kept: scale.whole(kept),
-    size: size(kept * c.finding.bytes),
+    size: size(kept * c.finding.bytes_per_value),
   });
   return el(
     "div",

@@ -18,10 +18,10 @@ const view = {
   reading(c) {
     const { tap, by, answers, clean_score, corrupted_score } = c.finding;
     const [answer, other] = answers.map((one) => (one === null ? null : plain(one)));
-    const what = c.words(other === null ? "patching_score" : "patching_above", { answer, other });
+    const metric = c.words(other === null ? "patching_score" : "patching_above", { answer, other });
     return c.words("patching_reading", {
       tap,
-      what,
+      metric,
       by: c.words(by === "head" ? "head" : "position"),
       clean: scale.number(clean_score),
       corrupted: scale.number(corrupted_score),

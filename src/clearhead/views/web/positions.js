@@ -10,7 +10,7 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const schemeOf = (c) => c.finding.schemes[Math.min(Number(c.state.scheme) || 0, c.finding.schemes.length - 1)];
 const nameOf = (c, scheme) =>
-  [scheme.side && c.words(`side_${scheme.side}`), c.words(`positions_${scheme.way.replace("-", "_")}`)]
+  [scheme.side && c.words(`side_${scheme.side}`), c.words(`positions_${scheme.encoding.replace("-", "_")}`)]
     .filter(Boolean)
     .join(" · ");
 
@@ -19,7 +19,7 @@ const view = {
   start: () => ({ scheme: 0, position: null, column: 0 }),
   title: (c) => c.words("positions_title"),
   reading: (c) =>
-    `${c.words(`positions_reading_${schemeOf(c).way.replace("-", "_")}`)} ` +
+    `${c.words(`positions_reading_${schemeOf(c).encoding.replace("-", "_")}`)} ` +
     `${c.words(schemeOf(c).similarity ? "positions_reading_alike" : "positions_reading_bias")}`,
   controls: (c) =>
     c.finding.schemes.length < 2
@@ -34,7 +34,7 @@ const view = {
         ],
   body(c, box) {
     const scheme = schemeOf(c);
-    const { rows, values, columns, where } = scheme;
+    const { rows, values, columns, module } = scheme;
     const beside = c.width >= 900;
     const byHead = columns === "head";
     const space = beside ? Math.floor((c.width - 40) * (byHead ? 0.42 : 0.58)) : c.width;
@@ -63,7 +63,7 @@ const view = {
     const left = el(
       "div",
       {},
-      el("p", { class: "ch-name" }, nameOf(c, scheme), el("code", {}, where)),
+      el("p", { class: "ch-name" }, nameOf(c, scheme), el("code", {}, module)),
       vectors,
       colour.legend(c.words(byHead ? "positions_added" : "positions_value")),
     );
@@ -82,10 +82,11 @@ const view = {
     );
   },
   *table(finding) {
-    yield ["side", "way", "where", "position", "column", "value"];
+    yield ["side", "encoding", "module", "position", "column", "value"];
     for (const scheme of finding.schemes)
       for (const [r, row] of scheme.values.entries())
-        for (let k = 0; k < row.length; k++) yield [scheme.side, scheme.way, scheme.where, scheme.rows[r], k, row[k]];
+        for (let k = 0; k < row.length; k++)
+          yield [scheme.side, scheme.encoding, scheme.module, scheme.rows[r], k, row[k]];
   },
 };
 

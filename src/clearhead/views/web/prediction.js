@@ -18,24 +18,24 @@ const view = {
   /** answer: the one whose choices are shown, where there is one for every token */
   start: () => ({ answer: null }),
   title(c) {
-    const kinds = new Set(c.finding.answers.map((answer) => answer.what));
+    const kinds = new Set(c.finding.answers.map((answer) => answer.kind));
     return c.words(`prediction_title_${kinds.size === 1 ? [...kinds][0].replace("-", "_") : "label"}`);
   },
   reading: (c) =>
-    [...new Set(c.finding.answers.map((answer) => answer.what))]
+    [...new Set(c.finding.answers.map((answer) => answer.kind))]
       .map((what) => c.words(`prediction_reading_${what.replace("-", "_")}`))
       .join(" "),
   body(c, box) {
     const { answers } = c.finding;
-    const perToken = answers.some((answer) => answer.what === "token-label" || answer.what === "replaced");
+    const perToken = answers.some((answer) => answer.kind === "token-label" || answer.kind === "replaced");
     (perToken ? everyToken : plainly)(c, box);
   },
   *table(finding) {
-    yield ["what", "position", "token", "label", "probability", "score"];
+    yield ["kind", "position", "token", "label", "probability", "score"];
     for (const one of finding.answers)
       for (const choice of one.choices)
         yield [
-          one.what,
+          one.kind,
           one.position,
           one.position === null ? null : textOf(finding.tokens[one.position]),
           choice.label,
@@ -56,7 +56,7 @@ const tipOf = (c, choice) =>
 
 /** Bars against 100 % where the choices share one whole; a number as it is. */
 function bars(c, answer) {
-  if (answer.what === "number")
+  if (answer.kind === "number")
     return el(
       "p",
       { class: "ch-figures" },
@@ -67,15 +67,15 @@ function bars(c, answer) {
   const list = ranked(
     c,
     shown.map((choice) => ({
-      token: answer.what === "word" || answer.what === "span" ? choice.label : labelOf(c, answer.what, choice.label),
+      token: answer.kind === "word" || answer.kind === "span" ? choice.label : labelOf(c, answer.kind, choice.label),
       probability: choice.probability,
       tip: tipOf(c, choice),
     })),
-    { hue: "v", whole: WHOLE.includes(answer.what), words: answer.what !== "word" },
+    { hue: "v", whole: WHOLE.includes(answer.kind), words: answer.kind !== "word" },
   );
   if (!rest.length) return list;
   const share =
-    answer.what === "label"
+    answer.kind === "label"
       ? scale.percent(rest.reduce((sum, choice) => sum + choice.probability, 0))
       : `< ${scale.percent(rest[0].probability)}`;
   return el(
@@ -85,26 +85,26 @@ function bars(c, answer) {
     el(
       "p",
       { class: "ch-say" },
-      c.words(answer.what === "label" ? "prediction_rest" : "prediction_rest_each", { count: rest.length, share }),
+      c.words(answer.kind === "label" ? "prediction_rest" : "prediction_rest_each", { count: rest.length, share }),
     ),
   );
 }
 
 function plainly(c, box) {
   const { tokens, answers } = c.finding;
-  const gaps = new Map(answers.filter((answer) => answer.what === "word").map((answer, n) => [answer.position, n]));
-  const span = answers.find((answer) => answer.what === "span");
+  const gaps = new Map(answers.filter((answer) => answer.kind === "word").map((answer, n) => [answer.position, n]));
+  const span = answers.find((answer) => answer.kind === "span");
   const pair = tokens.some((token) => token.segment === 1);
   const attributes = (n) => ({ class: gaps.has(n) || (span && n >= span.position && n <= span.last) ? "ch-on" : "" });
   const more = (n) => (gaps.has(n) && gaps.size > 1 ? el("small", {}, gaps.get(n) + 1) : []);
   box.append(pair ? twoTexts(c, tokens, attributes, more) : chips(tokens, attributes, more));
   const parts = answers.map((answer) => {
     const name =
-      answer.what === "word" && gaps.size > 1
+      answer.kind === "word" && gaps.size > 1
         ? c.words("prediction_gap", { n: gaps.get(answer.position) + 1 })
-        : answer.what === "word" && answers.length > 1
+        : answer.kind === "word" && answers.length > 1
           ? c.words("prediction_title_word")
-          : answer.what === "next-sentence" && answers.length > 1
+          : answer.kind === "next-sentence" && answers.length > 1
             ? c.words("prediction_title_next_sentence")
             : "";
     return el("div", { class: "ch-part" }, name ? el("p", { class: "ch-name" }, name) : "", bars(c, answer));
@@ -137,10 +137,10 @@ function everyToken(c, box) {
   const at = new Map(answers.map((answer, n) => [answer.position, n]));
   const kinds = [...new Set(answers.flatMap((answer) => answer.choices.map((choice) => choice.label)))].sort();
   const strength = (answer) =>
-    answer.what === "replaced"
+    answer.kind === "replaced"
       ? answer.choices[0].probability
       : (answer.choices[0].probability - 1 / kinds.length) / (1 - 1 / kinds.length);
-  const hue = (answer) => (answer.what === "replaced" ? "warm" : scale.head(c, kinds.indexOf(answer.choices[0].label)));
+  const hue = (answer) => (answer.kind === "replaced" ? "warm" : scale.head(c, kinds.indexOf(answer.choices[0].label)));
   const detail = el("div", { class: "ch-part" });
   const open = (n) => {
     const answer =
@@ -163,7 +163,7 @@ function everyToken(c, box) {
       el(
         "small",
         {},
-        answer.what === "replaced" ? scale.percent(answer.choices[0].probability) : answer.choices[0].label,
+        answer.kind === "replaced" ? scale.percent(answer.choices[0].probability) : answer.choices[0].label,
       ),
     );
     mark.addEventListener("pointerenter", () => open(at.get(k)));
@@ -174,7 +174,7 @@ function everyToken(c, box) {
       () =>
         `${visible(textOf(token))} · ${answer.choices
           .slice(0, 3)
-          .map((choice) => `${labelOf(c, answer.what, choice.label)} ${scale.percent(choice.probability, 1)}`)
+          .map((choice) => `${labelOf(c, answer.kind, choice.label)} ${scale.percent(choice.probability, 1)}`)
           .join("  ")}`,
     );
   });
@@ -182,7 +182,7 @@ function everyToken(c, box) {
   rove(active, { seen: (n) => open(n), pick: (n) => c.set({ answer: n }), release: () => c.set({ answer: null }) });
   line.append(...marks);
   box.append(line);
-  if (answers[0].what !== "replaced")
+  if (answers[0].kind !== "replaced")
     box.append(
       el(
         "div",

@@ -20,7 +20,7 @@ const view = {
   reading: (c) =>
     c.words("sampling_reading", {
       count: Math.min(ROWS, c.finding.candidates.length),
-      vocabulary: scale.whole(c.finding.candidates.length + c.finding.rest.length),
+      vocabulary: scale.whole(c.finding.candidates.length + c.finding.other_logits.length),
     }),
   body,
   *table(finding) {
@@ -60,8 +60,8 @@ export function shaped(logits, { temperature, top_k, top_p }) {
 }
 
 function body(c, box) {
-  const { candidates, rest, text, source, draws } = c.finding;
-  const logits = Float64Array.from([...candidates.map((one) => one.logit), ...rest]);
+  const { candidates, other_logits, text, source, draws } = c.finding;
+  const logits = Float64Array.from([...candidates.map((one) => one.logit), ...other_logits]);
   const before = shaped(logits, { temperature: null, top_k: null, top_p: null });
   const limit = Math.min(200, logits.length);
   let now = { ...c.state };

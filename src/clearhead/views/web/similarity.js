@@ -15,7 +15,7 @@ const view = {
       ? c.words("similarity_title_one")
       : c.words("similarity_title", { a: c.finding.a, b: c.finding.b }),
   reading(c) {
-    const { a, b, count, chance, aligned } = c.finding;
+    const { a, b, count, shuffled_baseline, aligned } = c.finding;
     const alike = c.words(c.finding.measure === "cca" ? "similarity_cca" : "similarity_cka");
     const reading = c.words(a === b ? "similarity_reading_one" : "similarity_reading", {
       measure: measure(c),
@@ -23,7 +23,7 @@ const view = {
       b,
       alike,
       count: scale.whole(count),
-      chance: scale.number(chance),
+      baseline: scale.number(shuffled_baseline),
     });
     return aligned === "stretches" ? `${reading} ${c.words("similarity_averaged")}` : reading;
   },

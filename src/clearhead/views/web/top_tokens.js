@@ -12,8 +12,8 @@ const view = {
   reading: (c) =>
     c.words("top_reading", {
       texts: scale.whole(c.finding.texts),
-      seen: scale.whole(c.finding.seen),
-      fires: scale.percent(c.finding.fires),
+      tokens: scale.whole(c.finding.token_count),
+      rate: scale.percent(c.finding.firing_rate),
     }),
   body(c, box) {
     const { contexts } = c.finding;

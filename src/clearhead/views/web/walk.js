@@ -39,7 +39,7 @@ const view = {
     );
   },
   *table(finding) {
-    yield ["step", "title", "tap", "what", "place", "number"];
+    yield ["step", "title", "tap", "label", "place", "number"];
     for (const [n, step] of finding.steps.entries()) {
       for (const vector of step.vectors)
         for (const [d, value] of vector.numbers.entries()) yield [n + 1, step.title, step.tap, vector.label, d, value];
@@ -55,7 +55,7 @@ const view = {
 function one(c, step, n) {
   const parts = [
     el("h4", {}, `${n}. ${step.title}`, el("span", {}, step.tap)),
-    el("p", { class: "ch-say" }, step.says),
+    el("p", { class: "ch-say" }, step.explanation),
   ];
   if (step.vectors.length) {
     const most = Math.max(...step.vectors.flatMap((vector) => vector.numbers.map(Math.abs)), 1e-9);

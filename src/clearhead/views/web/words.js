@@ -188,9 +188,9 @@ export const WORDS = {
   activation: ["activation", "激活值"],
   top_title: ["What excites neuron {neuron} most?", "什么最能激活神经元 {neuron}？"],
   top_reading: [
-    "The places of {texts} texts ({seen} tokens) where the neuron was strongest, with the words around them. " +
-      "The framed token is where it peaked. It fires at {fires} of all tokens.",
-    "在 {texts} 篇文本（{seen} 个词元）中该神经元最强的位置及其上下文。加框的词元是峰值所在。它在 {fires} " +
+    "The places of {texts} texts ({tokens} tokens) where the neuron was strongest, with the words around them. " +
+      "The framed token is where it peaked. It fires at {rate} of all tokens.",
+    "在 {texts} 篇文本（{tokens} 个词元）中该神经元最强的位置及其上下文。加框的词元是峰值所在。它在 {rate} " +
       "的词元上激活。",
   ],
   factors_title: ["What fires together?", "哪些在一起激活？"],
@@ -209,16 +209,16 @@ export const WORDS = {
   similarity_reading: [
     "{measure} between the layers of {a} (rows, bottom to top) and {b} (columns) on the same texts: 1 is the " +
       "same up to {alike}, 0 has nothing in common. {count} tokens were compared; in random order they would " +
-      "give {chance}.",
+      "give {baseline}.",
     "在相同文本上 {a} 的各层（行，自下而上）与 {b} 的各层（列）之间的 {measure}：1 表示只差{alike}，0 " +
-      "表示毫无共同之处。共比较 {count} 个词元；若打乱顺序，结果为 {chance}。",
+      "表示毫无共同之处。共比较 {count} 个词元；若打乱顺序，结果为 {baseline}。",
   ],
   similarity_reading_one: [
     "{measure} between the layers of {a}, from bottom to top and from left to right, on the same texts: 1 is " +
       "the same up to {alike}, 0 has nothing in common. {count} tokens were compared; in random order they " +
-      "would give {chance}.",
+      "would give {baseline}.",
     "{a} 各层之间（自下而上、从左到右）在相同文本上的 {measure}：1 表示只差{alike}，0 表示毫无共同之处。" +
-      "共比较 {count} 个词元；若打乱顺序，结果为 {chance}。",
+      "共比较 {count} 个词元；若打乱顺序，结果为 {baseline}。",
   ],
   similarity_cka: ["a rotation", "一个旋转"],
   similarity_cca: ["a linear map of the directions kept", "所保留方向上的一个线性映射"],
@@ -231,9 +231,9 @@ export const WORDS = {
   patching_clean: ["clean text", "原文本"],
   patching_corrupted: ["changed text", "改动后的文本"],
   patching_reading: [
-    "{tap} of the clean text was put into the changed text, one layer and {by} at a time. 1 brings the {what} " +
+    "{tap} of the clean text was put into the changed text, one layer and {by} at a time. 1 brings the {metric} " +
       "all the way back to {clean}, 0 leaves it at {corrupted}. Hover for the number, click to pin.",
-    "把原文本的 {tap} 放进改动后的文本，每次一层、一个{by}。1 表示{what}完全恢复到 {clean}，0 表示仍为 " +
+    "把原文本的 {tap} 放进改动后的文本，每次一层、一个{by}。1 表示{metric}完全恢复到 {clean}，0 表示仍为 " +
       "{corrupted}。悬停可看数值，点击可固定。",
   ],
   patching_score: ["score of “{answer}”", "“{answer}”的得分"],
@@ -242,14 +242,14 @@ export const WORDS = {
   ablation_before: ["with all heads", "所有头都在"],
   ablation_after_of: ["without layer {layer}, head {head}", "去掉第 {layer} 层的头 {head}"],
   ablation_reading: [
-    "Each cell: one head is silenced, and the answer changes by so much ({what}). Layers run from bottom to " +
+    "Each cell: one head is silenced, and the answer changes by so much ({metric}). Layers run from bottom to " +
       "top. Hover for the number, click to pin.",
-    "每格表示静音一个头后答案的变化（{what}）。层自下而上排列。悬停可看数值，点击可固定。",
+    "每格表示静音一个头后答案的变化（{metric}）。层自下而上排列。悬停可看数值，点击可固定。",
   ],
   ablation_reading_signed: [
-    "Each cell: one head is silenced, and the answer moves by so much ({what}), up or down. Layers run from " +
+    "Each cell: one head is silenced, and the answer moves by so much ({metric}), up or down. Layers run from " +
       "bottom to top. Hover for the number, click to pin.",
-    "每格表示静音一个头后答案的升降（{what}）。层自下而上排列。悬停可看数值，点击可固定。",
+    "每格表示静音一个头后答案的升降（{metric}）。层自下而上排列。悬停可看数值，点击可固定。",
   ],
 
   steps_step: ["step", "步骤"],
