@@ -10,18 +10,11 @@ from safetensors.torch import load_file, save_file
 from clearhead import models
 from clearhead.errors import CheckpointError, InputError
 from clearhead.hub import load_model, save_model
+from clearhead.hub.adapter import load_adapter, save_adapter
 from clearhead.nn.fast.quantized import quantize_
 from clearhead.nn.linear import Linear
-from clearhead.train.engine.lora import (
-    LoRALinear,
-    adapted,
-    add_lora,
-    load_adapter,
-    load_lora_state,
-    lora_state,
-    merge,
-    save_adapter,
-)
+from clearhead.nn.lora import LoRALinear, adapted, lora_state, merge
+from clearhead.train.engine.lora import add_lora, load_lora_state
 from clearhead.train.engine.optim import decayed, optimizer
 
 TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

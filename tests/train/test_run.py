@@ -339,7 +339,8 @@ def test_lora_is_merged_and_kept(tmp_path, base):
     model = go_on(tmp_path, "causal-lm", base["gpt2"], lora={"rank": 2}, optimizer__lr=0.05)
     adapter = tmp_path / "run/adapter"
     assert (adapter / "adapter_config.json").exists()
-    from clearhead.train.engine.lora import load_adapter, merge
+    from clearhead.hub.adapter import load_adapter
+    from clearhead.nn.lora import merge
 
     plain = ch.load(str(base["gpt2"])).model
     again = merge(load_adapter(plain, adapter))

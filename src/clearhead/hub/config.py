@@ -18,7 +18,7 @@ from clearhead.models import Config, Family
 from clearhead.schema import shown
 
 log = logging.getLogger("clearhead")
-CONFIG, GENERATION = "config.json", "generation_config.json"
+CONFIG, GENERATION, ADAPTER = "config.json", "generation_config.json", "adapter_config.json"
 Configure = Callable[[dict[str, Any]], dict[str, Any]]
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from clearhead.errors import CheckpointError, InputError
-from clearhead.hub.config import CONFIG
+from clearhead.hub.config import ADAPTER, CONFIG
 from clearhead.hub.download import download
 from clearhead.hub.parts import INDEX
 from clearhead.hub.run_folder import is_run, model_of_run
@@ -35,7 +35,7 @@ def locate(
             raise InputError(f"{path} is a folder; only a model from the hub has a revision.")
         if is_run(path):
             return model_of_run(path)
-        if not any((path / name).is_file() for name in (CONFIG, MODULES, INDEX)):
+        if not any((path / name).is_file() for name in (CONFIG, MODULES, INDEX, ADAPTER)):
             listing = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
             raise CheckpointError(f"{path} has no {CONFIG}, so it is not a model folder. It holds {listing}.")
         return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -82,6 +83,18 @@ def _write_model(
 
 def write_description(folder: Path, model: Model, codec: Codec | None) -> None:
     """All but the weights: what the model is made of, how it generates, its codec."""
+    write_json(folder / CONFIG, published_config(model), CheckpointError, sort_keys=True)
+    if model.generation:
+        # where this file is, nothing of it is taken from config.json
+        shared = {key: getattr(model.config, key, None) for key in IN_BOTH_FILES}
+        shared = {key: value for key, value in shared.items() if value is not None}
+        write_json(folder / GENERATION, shared | model.generation, CheckpointError, sort_keys=True)
+    if codec is not None:
+        (_within_positions(codec, model) if isinstance(codec, Tokenizer) else codec).save(folder)
+
+
+def published_config(model: Model) -> dict[str, Any]:
+    """config.json, as every library reads it."""
     raw = {
         "model_type": model.family.name,
         "architectures": [model.family.architectures[model.task]],
@@ -90,14 +103,7 @@ def write_description(folder: Path, model: Model, codec: Codec | None) -> None:
     }
     if model.is_encoder_decoder:
         raw["is_encoder_decoder"] = True
-    write_json(folder / CONFIG, raw, CheckpointError, sort_keys=True)
-    if model.generation:
-        # where this file is, nothing of it is taken from config.json
-        shared = {key: getattr(model.config, key, None) for key in IN_BOTH_FILES}
-        shared = {key: value for key, value in shared.items() if value is not None}
-        write_json(folder / GENERATION, shared | model.generation, CheckpointError, sort_keys=True)
-    if codec is not None:
-        (_within_positions(codec, model) if isinstance(codec, Tokenizer) else codec).save(folder)
+    return raw
 
 
 def _within_positions(tokenizer: Tokenizer, model: Model) -> Tokenizer:

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 
 from clearhead import hub, zoo
-from clearhead.errors import InputError
-from clearhead.models import Family
+from clearhead.errors import CheckpointError, ClearheadError, InputError
+from clearhead.hub.adapter import base_of, is_adapter, load_adapted
+from clearhead.models import Family, Model
 from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.text import TextPipeline
+from clearhead.text import has_tokenizer
 
 # what a family reads (Family.modality) -> its pipeline, as module:class
 PIPELINES = {"text": "clearhead.pipeline.text:TextPipeline"}
@@ -65,6 +67,10 @@ def load(
         model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
         return TextPipeline(model, made, name=name)
     root = folder_of(where, revision)
+    if is_adapter(root):
+        model, base = _adapted(root, task, dtype, device, ignore_options)
+        model = model if quantize is None else hub.apply_precision(model, quantize)
+        return pipeline_class(model.family).from_folder(root if has_tokenizer(root) else base, model, name)
     folder = hub.transformer_folder(root)
     if task is None and hub.is_sentence_folder(root):
         task = "features"
@@ -72,6 +78,25 @@ def load(
     if hub.user_path(where).is_dir():  # of a run's folder, the part of it that was taken
         name = str(root)
     return pipeline_class(model.family).from_folder(root, model, name)
+
+
+def _adapted(
+    root: Path,
+    task: str | None,
+    dtype: torch.dtype | str | None,
+    device: torch.device | str | None,
+    ignore_options: Iterable[str],
+) -> tuple[Model, Path]:
+    """The model that an adapter makes of its base, and the base's folder."""
+    name = base_of(root)
+    try:
+        base = folder_of(name)
+    except ClearheadError as error:
+        raise CheckpointError(
+            f"{root} is an adapter for the model {name}, and that cannot be had: {error} Where it is elsewhere, write "
+            "so in adapter_config.json (base_model_name_or_path)."
+        ) from None
+    return load_adapted(root, hub.transformer_folder(base), task, dtype, device, ignore_options), base
 
 
 def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Path:

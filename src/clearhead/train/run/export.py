@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from clearhead import hub
 from clearhead.errors import CheckpointError
 from clearhead.files import atomic_write, remove_parts
+from clearhead.hub.adapter import save_adapter, unnamed_matrix
 from clearhead.models import Model
+from clearhead.nn.lora import merge
 from clearhead.pipeline import Pipeline
 from clearhead.train.data import Source
-from clearhead.train.engine import lora
 from clearhead.train.run.assembly import RunParts
 from clearhead.train.run.kept_sources import GoneSource
 
@@ -40,13 +42,19 @@ def finish(parts: RunParts, sources: Mapping[str, Source]) -> tuple[Metrics, Met
     return metrics, test
 
 
+def _base(start: str | None) -> str | None:
+    """What the adapter is for: a folder by its whole path, so that it is found from anywhere."""
+    path = hub.user_path(start) if start else None
+    return str(path.resolve()) if path is not None and path.is_dir() else start
+
+
 def _export(parts: RunParts, model: Model) -> Pipeline:
     """The adapter, where there is one, and the plain model."""
     folder = parts.folder
     if parts.recipe.lora is not None:
-        if lora.unnamed_matrix(model) is None:
-            lora.save_adapter(model, folder / "adapter", parts.recipe.model.start)
-        lora.merge(model)
+        if unnamed_matrix(model) is None:
+            save_adapter(model, folder / "adapter", _base(parts.recipe.model.start))
+        merge(model)
     head = model.language_head
     if head is not None:
         head.chunk, head.smoothing = 0, 0.0

@@ -9,6 +9,7 @@ from typing import Any
 
 from clearhead import hub, pipeline
 from clearhead.errors import InputError
+from clearhead.hub.adapter import is_adapter
 from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
 from clearhead.train.data import Source, open_source
 from clearhead.train.recipe import DataRecipe, Recipe
@@ -36,6 +37,11 @@ def open_inputs(recipe: Recipe, folder: Path) -> RunInputs:
     if recipe.model.student_of == "teacher":
         origin = recipe.objective["teacher"]
     start = hub.transformer_folder(pipeline.folder_of(origin)) if origin else None
+    if start is not None and is_adapter(start):
+        raise InputError(
+            f"{start} is an adapter, and training starts from a whole model: the one that its run has written beside "
+            f'it (model), or what ch.load("{start}").save("folder") writes.'
+        )
     taken_from = recipe.tokenizer.start or origin
     tokenizer = _tokenizer_at(taken_from) if taken_from and not recipe.tokenizer.kind else None
     source = recipe.objective.get("source_tokenizer")

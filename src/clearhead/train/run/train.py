@@ -13,9 +13,9 @@ import torch
 
 from clearhead import hub
 from clearhead.errors import CheckpointError, TrainingStopped
+from clearhead.hub.adapter import unnamed_matrix
 from clearhead.nn.fast import cpu_kernels
 from clearhead.train.data import Source
-from clearhead.train.engine import lora
 from clearhead.train.engine.checkpoints import Progress
 from clearhead.train.engine.log import Log, Watcher, tensorboard
 from clearhead.train.engine.loop import Loop
@@ -125,7 +125,7 @@ def _notes(parts: RunParts) -> list[str]:
     notes, warmup = [], parts.recipe.schedule.warmup or 0
     if warmup >= parts.steps > 1:
         notes.append(f"The rate rises to the end: schedule.warmup is {warmup:g}, the run {parts.steps} steps long.")
-    if parts.recipe.lora is not None and (matrix := lora.unnamed_matrix(parts.model)) is not None:
+    if parts.recipe.lora is not None and (matrix := unnamed_matrix(parts.model)) is not None:
         notes.append(f"There will be a whole model and no adapter/: PEFT's format has no name for {matrix}.")
     return notes
 
