@@ -75,6 +75,7 @@ def load_adapted(
     dtype: torch.dtype | str | None = None,
     device: torch.device | str | None = None,
     ignore_options: Iterable[str] = (),
+    strict: bool = False,
 ) -> Model:
     """The model in the folder `base` with the adapter of `folder` added to its weights: a plain model."""
     tensors = _read(folder)[1]
@@ -86,7 +87,7 @@ def load_adapted(
 
     task = task or task_of(folder)
     with _head_follows(whole):
-        model = load_model(base, task, dtype, device, ignore_options, configure=configure)
+        model = load_model(base, task, dtype, device, ignore_options, configure=configure, strict=strict)
     return merge(load_adapter(model, folder))
 
 

@@ -68,7 +68,7 @@ def load(
         return TextPipeline(model, made, name=name)
     root = folder_of(where, revision)
     if is_adapter(root):
-        model, base = _adapted(root, task, dtype, device, ignore_options)
+        model, base = _adapted(root, task, dtype, device, ignore_options, strict)
         model = model if quantize is None else hub.apply_precision(model, quantize)
         return pipeline_class(model.family).from_folder(root if has_tokenizer(root) else base, model, name)
     folder = hub.transformer_folder(root)
@@ -86,6 +86,7 @@ def _adapted(
     dtype: torch.dtype | str | None,
     device: torch.device | str | None,
     ignore_options: Iterable[str],
+    strict: bool,
 ) -> tuple[Model, Path]:
     """The model that an adapter makes of its base, and the base's folder."""
     name = base_of(root)
@@ -96,7 +97,7 @@ def _adapted(
             f"{root} is an adapter for the model {name}, and that cannot be had: {error} Where it is elsewhere, write "
             "so in adapter_config.json (base_model_name_or_path)."
         ) from None
-    return load_adapted(root, hub.transformer_folder(base), task, dtype, device, ignore_options), base
+    return load_adapted(root, hub.transformer_folder(base), task, dtype, device, ignore_options, strict), base
 
 
 def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Path:
