@@ -247,6 +247,9 @@ def test_a_stop_string_ends_the_text_where_it_ends(gpt):
 
 def test_answers_of_a_given_form(gpt):
     assert gpt.generate("Good or bad?", choices=["good", "bad"]).removeprefix("Good or bad?").strip() in ("good", "bad")
+    assert gpt.write("Good or bad?", choices=["good", "bad"])[0].new_text in ("good", "bad")  # as they were given
+    assert gpt.generate(choices=["good", "bad"]) in ("good", "bad")
+    assert gpt.write("Good or bad?", regex="")[0].new_text == ""
     assert gpt.generate("Year:", regex=r"\d{4}", seed=3)[len("Year:") :].strip().isdigit()
     with pytest.raises(InputError, match="choices or regex"):
         gpt.generate("x", choices=["a"], regex="b")

@@ -702,3 +702,20 @@ def test_the_processor_ends_in_time(tokenizers):
 
 def allowed_in(scores: torch.Tensor) -> list[list[int]]:
     return [(row > -torch.inf).nonzero()[:, 0].tolist() for row in scores]
+
+
+@pytest.mark.parametrize(
+    ("grammar", "text", "new"),
+    [
+        (Grammar.choices(["yes", "no"]), " yes", "yes"),
+        (Grammar.choices(["yes", "no"]), "yes", "yes"),
+        (Grammar.choices(["yes", " no"]), " no", " no"),
+        (Grammar.choices(["yes", " no"]), " yes", "yes"),
+        (Grammar.choices(["yes", " no"]), "  no", " no"),
+        (Grammar.regex(""), " ", ""),
+        (Grammar.regex("[a-z]{9}"), " cut", "cut"),  # before it was whole
+        (Grammar.regex("[ a]+"), " a", " a"),
+    ],
+)
+def test_the_space_that_is_no_part_of_the_form(grammar, text, new):
+    assert grammar.without_free_space(text) == new

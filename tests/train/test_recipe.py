@@ -161,6 +161,7 @@ steps: 1
         ("? [a, b]\n: 3", ["not valid YAML"]),
         ("1: 2", ["unknown key '1'"]),
         ("- a", ["not valid YAML"]),
+        ("names: " + "[" * 3000 + "]" * 3000, ["nested too deeply"]),
     ],
 )
 def test_pitfalls_of_yaml(tmp_path, text, words):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.style import err, note, out, print_json
+from clearhead.cli.style import MODEL_HELP, err, note, out, print_json
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def show(results: list[DecodeMeasurement], against: str = "transformers float32"
 @app.command("decode")
 def decode(
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="A folder or hub id; default: GPT-2 124M with random weights.")
+        str | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Default: GPT-2 124M with random weights.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; default: as many as torch uses.")] = None,
     rounds: Annotated[int, typer.Option(help="How often each side runs.", min=1)] = 5,
@@ -372,9 +372,16 @@ def decode(
 @contextmanager
 def _open_folder(model: str, hub: Any) -> Iterator[Path]:
     """The model's folder, beside which peers may put their own files: a copy of its names in a private folder."""
-    source = hub.transformer_folder(hub.locate(model))
+    from clearhead import zoo
+    from clearhead.pipeline import load
+
     with tempfile.TemporaryDirectory(prefix="clearhead-bench-") as parent:
         folder = Path(parent) / "model"
+        if not Path(model).is_dir() and model in zoo.cards():  # packed in a way that only Clearhead reads
+            load(model).save(folder)
+            yield folder
+            return
+        source = hub.transformer_folder(hub.locate(model, hint=zoo.hint(model)))
         folder.mkdir()
         for file in source.iterdir():
             if file.is_file():

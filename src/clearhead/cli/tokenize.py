@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,9 +98,12 @@ def _train(files: list[Path], kind: str, vocab_size: int, folder: Path) -> None:
     from clearhead.errors import InputError
     from clearhead.text import train_tokenizer
 
+    folder = folder.expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already and not empty. Choose a new folder.")
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):  # before the work, and not after it
+        raise InputError(f"{folder} cannot be made: {there} is no folder that you may write to. Choose another place.")
     tokenizer = train_tokenizer(files, kind=kind, vocab_size=vocab_size)
-    folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder)
     note(f"{len(tokenizer):,} pieces, saved in {folder}")

@@ -58,10 +58,15 @@ class TokenConstraint(Protocol):
         ...
 
 
-def token_constraint(form: object, tokenizer: Any, eos_ids: Sequence[int], vocab_size: int) -> TokenConstraint:
-    """The constraint of a grammar for this vocabulary; what is a constraint already is taken as it is."""
+def token_constraint(
+    form: object, tokenizer: Any, eos_ids: Sequence[int], vocab_size: int, leading_space: bool = True
+) -> TokenConstraint:
+    """The constraint of a grammar for this vocabulary; what is a constraint already is taken as it is.
+
+    leading_space   whether the text may begin with one space more: where it goes on from a prompt
+    """
     if isinstance(form, Grammar):
-        return form.bind(tokenizer, eos_ids, vocab_size=vocab_size)
+        return form.bind(tokenizer, eos_ids, vocab_size=vocab_size, leading_space=leading_space)
     if not isinstance(form, TokenConstraint):
         raise InputError("grammar must be a clearhead.generate.Grammar: Grammar.choices([...]), .regex or .json.")
     if form.vocab_size != vocab_size:

@@ -163,7 +163,8 @@ class GenerationRun:
         made = logits_processors(options, prompt_length, self.eos, self.new_tokens, self.session.encoder_ids)
         if options.grammar is not None:
             reader, vocab_size = _needed(tokenizer, "grammar"), self.model.config.vocab_size
-            constraint = token_constraint(options.grammar, reader, self.eos, vocab_size)
+            continues = not self.model.is_encoder_decoder  # rather than answers
+            constraint = token_constraint(options.grammar, reader, self.eos, vocab_size, leading_space=continues)
             made.append(constrain(constraint, prompt_length, self.new_tokens))
         return made
 

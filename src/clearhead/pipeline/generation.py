@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate import Generation, GenerationRun, Options, PromptCache, cut_after
+from clearhead.generate import Generation, GenerationRun, Grammar, Options, PromptCache, cut_after
 from clearhead.models.model import Model
 from clearhead.text import TextStream, Tokenizer
 
@@ -24,7 +24,7 @@ class GeneratedText:
     """One answer."""
 
     text: str  # the prompt and what follows; of an encoder–decoder, the answer
-    new_text: str  # the answer alone
+    new_text: str  # the answer alone; in a given form, without the space that parts it from the prompt
     token_ids: list[int]
     tokens: list[str]  # the same, as one can read them
     log_probs: list[float]  # what the model gave each token, where it was asked for
@@ -126,7 +126,7 @@ class TextGeneration:
         if self.options.num_beams > 1 and not self._times:
             return []  # a search has no answer before it has ended
         ends = set(self.run.eos)
-        return [row.answer(ends, self._tokenizer) for row in self._rows]
+        return [row.answer(ends, self._tokenizer, self.options.grammar) for row in self._rows]
 
     @property
     def full(self) -> bool:
@@ -182,9 +182,11 @@ class _Row:
         self.text += kept
         return kept
 
-    def answer(self, ends: set[int], tokenizer: Tokenizer) -> GeneratedText:
+    def answer(self, ends: set[int], tokenizer: Tokenizer, form: object) -> GeneratedText:
         reason = self.reason or ("length" if self._closed else "interrupted")
         if self._over:
             reason = "end" if self.ids[-1] in ends else "stop"
         tokens = tokenizer.readable(self.ids)
-        return GeneratedText(self._prompt + self.text, self.text, self.ids, tokens, self.log_probs, reason, self.score)
+        new = form.without_free_space(self.text) if isinstance(form, Grammar) else self.text
+        text = self._prompt + self.text if self._prompt else new
+        return GeneratedText(text, new, self.ids, tokens, self.log_probs, reason, self.score)

@@ -96,6 +96,8 @@ def _parse(text: str, name: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
         raise ConfigError(f"{name} is not valid YAML{where}: {getattr(error, 'problem', None) or error}.") from None
+    except RecursionError:
+        raise ConfigError(f"{name} is nested too deeply: hundreds of lists or tables inside each other.") from None
     except ValueError as error:  # a date such as the 99th of May
         raise ConfigError(f"{name} holds a value that cannot be read: {error}.") from None
 

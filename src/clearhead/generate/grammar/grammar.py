@@ -6,8 +6,8 @@
     constraint.allowed(state)                             # (vocab,) of bool: everything else gets the score -inf
     state = constraint.advance(state, token)
 
-The form is that of the new text, which may begin with one space more: after a prompt, that is how words begin. The
-text is what the new tokens decode to, before any clean-up of the spaces around punctuation.
+The form is that of the new text: what the new tokens decode to, before any clean-up of the spaces around punctuation.
+After a prompt it may begin with one space more, for that is how words begin; `GeneratedText.new_text` is without it.
 """
 
 from __future__ import annotations
@@ -69,6 +69,13 @@ class Grammar:
         """Whether a whole text fits."""
         state = self.automaton.after(self.automaton.start, text.encode("utf-8", "surrogatepass"))
         return state != DEAD and bool(self.automaton.accepts[state])
+
+    def without_free_space(self, text: str) -> str:
+        """A text that was written, without the space more that it may begin with; one of its own it keeps."""
+        if not text.startswith(" "):
+            return text
+        is_own = self.automaton.after(self.automaton.start, b" ") != DEAD  # some text of the grammar begins so
+        return text if is_own and (self.matches(text) or not self.matches(text[1:])) else text[1:]
 
     def bind(
         self,

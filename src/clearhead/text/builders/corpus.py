@@ -90,9 +90,8 @@ def _files(source: Any) -> list[Path] | None:
     for path in files:
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
-            raise TokenizerError(
-                f"{path} {what}. Check the name; to train on strings rather than files, pass iter([...])."
-            )
+            hint = " Strings that are texts and no names: pass iter([...])." if isinstance(source[0], str) else ""
+            raise TokenizerError(f"{path} {what}. Check the name.{hint}")
     return files
 
 
