@@ -1,4 +1,4 @@
-// How the next token is drawn: the probabilities before and after temperature, top-k and top-p, which the reader can move.
+// How the next token is drawn: probabilities before and after temperature, top-k and top-p, which the reader can move.
 
 import { el } from "./dom.js";
 import { figure } from "./figure.js";

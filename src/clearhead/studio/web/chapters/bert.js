@@ -208,8 +208,8 @@ BERT 可以读一句，也可以读两句。最前面是 \`[CLS]\`，它不代�
               title: { en: "Does the second sentence follow the first?", zh: "第二句接得上第一句吗？" },
               read: {
                 en:
-                  "Read off [CLS] alone; the two probabilities sum to 100 %. The gap is filled with both sentences in " +
-                  "view: compare the guess with the first figure.",
+                  "Read off [CLS] alone; the two probabilities sum to 100 %. The gap is filled with both sentences " +
+                  "in view: compare the guess with the first figure.",
                 zh: "只从 [CLS] 读出，两个概率之和为 100 %。填空时两句都看：与第一幅图的猜测比一比。",
               },
             }

@@ -67,8 +67,8 @@ ${model(reader).zh}上面的句子可以随时修改，每幅图都会重新计�
         title: { en: "What may come next?", zh: "接下来可能是什么？" },
         read: {
           en:
-            "The ten likeliest tokens with the probabilities the model gives them; ␣ is a space. Choose one: it joins " +
-            "your sentence, and the model guesses again.",
+            "The ten likeliest tokens with the probabilities the model gives them; ␣ is a space. Choose one: it " +
+            "joins your sentence, and the model guesses again.",
           zh: "最可能的十个词元，以及模型给它们的概率；␣ 表示空格。点一个，它就接到你的句子后面，模型接着再猜。",
         },
       }),
@@ -194,8 +194,8 @@ figure counts both for the next twelve tokens that the model writes. It counts p
 ## Choosing
 
 The model gives probabilities. It does not choose. Always taking the likeliest token, *greedy* decoding, is safe and
-soon goes round in circles. Drawing by probability is livelier, but every now and then something very unlikely slips in and
-spoils the rest. Three knobs lie between the two:
+soon goes round in circles. Drawing by probability is livelier, but every now and then something very unlikely slips
+in and spoils the rest. Three knobs lie between the two:
 
 - **Temperature** divides the scores before they become probabilities. Below 1 the likely gets likelier; above 1 the
   differences shrink.
