@@ -368,12 +368,15 @@ EVENTS = [
 
 def test_runs_are_live_curves(browser, studio):  # noqa: F811
     with visit(browser, studio, "/runs") as page:
+        page.clock.install()  # it looks every two seconds, which pass when we say so
+        page.reload()
         page.get_by_text("There are no runs in this folder yet").wait_for()
         for name in ("one", "two"):
             folder = studio.runs_folder / name
             folder.mkdir()
             (folder / "recipe.yaml").write_text("objective: language-model\n")
             (folder / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
+        page.clock.run_for(2000)
         page.locator(".st-run").nth(1).wait_for()
         page.locator(".st-plot path").first.wait_for()
         titles = page.locator(".st-chart h3").all_inner_texts()
@@ -388,6 +391,7 @@ def test_runs_are_live_curves(browser, studio):  # noqa: F811
         assert page.evaluate(CONTRAST) == []
         with (studio.runs_folder / "two" / "log.jsonl").open("a") as log:  # it goes on
             log.write(json.dumps({"event": "sample", "step": 60, "text": "the newest words"}) + "\n")
+        page.clock.run_for(2000)
         page.get_by_text("the newest words").wait_for()
         page.get_by_label("log scale").check()
         assert "log=1" in page.url
