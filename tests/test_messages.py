@@ -11,7 +11,7 @@ import pytest
 
 import clearhead.messages
 from clearhead.errors import InputError, did_you_mean
-from clearhead.messages import Message, chinese_of, in_chinese, say
+from clearhead.messages import Bilingual, Message, chinese_of, in_chinese, say
 
 FOLDER = Path(clearhead.messages.__file__).parent
 ROOMS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
@@ -48,6 +48,13 @@ def test_a_message_is_its_english_and_knows_its_chinese():
     assert isinstance(error.message, Message) and str(error) == message
     for copied in (copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
         assert copied == message and copied.chinese == message.chinese
+
+
+def test_data_may_bring_their_own_chinese():
+    line = Bilingual("a small model", "小模型")
+    assert (line, line.chinese, chinese_of([line])) == ("a small model", "小模型", {"0": "小模型"})
+    copied = pickle.loads(pickle.dumps(line))
+    assert copied == line and copied.chinese == "小模型"
 
 
 def test_lists_have_the_commas_of_their_language():

@@ -108,6 +108,8 @@ def test_what_there_is_has_its_chinese(page):
             assert HAN.search(chinese["params"][str(k)]["help"]), param["name"]
     assert HAN.search(state["zh"]["write"]["title"])
     assert [set(form) for form in state["zh"]["write"]["params"].values()] == [{"label", "help"}] * 15
+    for n, card in enumerate(state["models"]):
+        assert HAN.search(state["zh"]["models"][str(n)]["about"]) and not HAN.search(card["about"])
     model = page.get("/api/models/translate-en-de").json()
     assert set(model["zh"]["questions"]) == {name for name, reason in model["questions"].items() if reason}
 
@@ -258,10 +260,28 @@ def test_errors_have_both_languages(page, path, body, key, han):
     assert not HAN.search(error["message"])
 
 
-def test_errors_in_a_stream_have_both_languages(page):
-    last = events_of(page.post("/api/ask", json={**ASK, "text": "The robot " * 600}))[-1]
-    assert last["error"]["key"] == "studio.too_many_tokens"
-    assert "512" in last["error"]["zh"] and HAN.search(last["error"]["zh"])
+@pytest.mark.parametrize(
+    ("path", "body", "key", "han"),
+    [
+        ("ask", {**ASK, "text": "The robot " * 600}, "studio.too_many_tokens", "512"),
+        ("generate", {**GENERATE, "text": "The robot " * 600}, "generation.no_room", "没有地方可写了"),
+        ("generate", {**GENERATE, "text": "  "}, "generation.empty_text", "文本是空的"),
+        ("generate", {"model": "bert-mini", "text": "a"}, "generation.cannot_write", "请用 fill"),
+        ("generate", {**GENERATE, "options": {"tgt_lang": "de"}}, "generation.no_languages", "不按名称区分语言"),
+        (
+            "generate", {**GENERATE, "options": {"min_new_tokens": 9, "max_new_tokens": 3}},
+            "generation.least_above_most", "min_new_tokens（9）大于 max_new_tokens（3）",
+        ),
+        (
+            "generate", {**GENERATE, "options": {"temperature": 0.5, "do_sample": False}},
+            "generation.only_when_sampling", "temperature 只在采样时有用",
+        ),
+    ],
+)  # fmt: skip
+def test_errors_in_a_stream_have_both_languages(page, path, body, key, han):
+    error = events_of(page.post(f"/api/{path}", json=body))[-1]["error"]
+    assert error["key"] == key and han in error["zh"]
+    assert not HAN.search(error["message"])
 
 
 def test_a_mistake_of_ours_becomes_words_and_no_trace(page, monkeypatch):

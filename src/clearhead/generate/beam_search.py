@@ -15,11 +15,11 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.generate.constrained_beam_search import IMPOSSIBLE, PhraseConstraints
-from clearhead.generate.loop import NO_TOKEN_LEFT
 from clearhead.generate.options import Options
 from clearhead.generate.processors import LogitsProcessor
 from clearhead.generate.session import DecodingSession
 from clearhead.generate.stopping_criteria import StoppingCriterion
+from clearhead.messages import say
 
 Generators = list[torch.Generator] | None  # one for each text, so that its draws do not depend on others
 
@@ -221,7 +221,7 @@ def _best(groups: list[BeamGroup], returned: int) -> BeamSearchResult:
     rows = groups[0].rows
     complete = int(torch.cat([group.done for group in groups], 1)[rows, keep].sum(1).min())
     if complete == 0:
-        raise InputError(NO_TOKEN_LEFT)
+        raise InputError(say("generation.no_token_left"))
     if complete < returned:
         raise InputError(
             f"Only {complete} of the {returned} answers asked for were found that processors and constraints allow. "

@@ -16,13 +16,10 @@ from torch import Tensor
 from clearhead.errors import InputError
 from clearhead.generate.processors import LogitsProcessor
 from clearhead.generate.stopping_criteria import StoppingCriterion
+from clearhead.messages import say
 
 # (scores (rows, vocab), how many tokens were written before) -> tokens (rows,)
 TokenChooser = Callable[[Tensor, int], Tensor]
-NO_TOKEN_LEFT = (
-    "The logits processors and constraints (penalties, forbidden and forced words, a grammar) leave no token that may "
-    "be written here. Ask for fewer of them, or less text."
-)
 FINISHED_CHECK_INTERVAL = 16  # on an accelerator, how many tokens are written between two looks at who is finished
 
 
@@ -92,7 +89,7 @@ def sample(scores: Tensor, uniform: Tensor) -> Tensor:
 
 def check_some_token_left(scores: Tensor, finished: Tensor) -> None:
     if bool(((scores.amax(-1) == -torch.inf) & ~finished).any()):
-        raise InputError(NO_TOKEN_LEFT)
+        raise InputError(say("generation.no_token_left"))
 
 
 def decode(

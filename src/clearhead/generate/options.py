@@ -13,7 +13,7 @@ from typing import Any
 
 from clearhead.errors import InputError, PromptTooLong
 from clearhead.generation_options import FIELDS, SEARCH, WARPERS, GenerationFields, listing
-from clearhead.messages import say
+from clearhead.messages import Message, say
 from clearhead.models.config import Config
 from clearhead.schema import check_names
 
@@ -95,28 +95,28 @@ class Options(GenerationFields):
 
     def _check_length(self) -> None:
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
-            raise InputError(f"min_new_tokens ({self.min_new_tokens}) is above max_new_tokens ({self.max_new_tokens}).")
+            raise InputError(self._least_above_most("min_new_tokens", "max_new_tokens"))
         if self.max_length is not None and self.min_length > self.max_length:
-            raise InputError(f"min_length ({self.min_length}) is above max_length ({self.max_length}).")
+            raise InputError(self._least_above_most("min_length", "max_length"))
+
+    def _least_above_most(self, least: str, most: str) -> Message:
+        low, high = getattr(self, least), getattr(self, most)
+        return say("generation.least_above_most", least=least, low=low, most=most, high=high)
 
     def _check_search(self) -> None:
         if self.num_beams > 1 and self.num_return_sequences > self.num_beams:
-            raise InputError(
-                f"num_return_sequences ({self.num_return_sequences}) is above num_beams ({self.num_beams}): "
-                "a beam search ends with num_beams hypotheses."
-            )
+            counts = {"returned": self.num_return_sequences, "beams": self.num_beams}
+            raise InputError(say("generation.more_answers_than_beams", **counts))
         if self.num_beams % self.num_beam_groups:
-            raise InputError(f"{self.num_beams} beams cannot be split into {self.num_beam_groups} equal groups.")
+            raise InputError(say("generation.unequal_groups", beams=self.num_beams, groups=self.num_beam_groups))
         if self.num_beam_groups > 1 and (self.samples or self.force_words_ids):
-            raise InputError("Groups of beams cannot sample or force words: drop num_beam_groups or the other.")
+            raise InputError(say("generation.groups_only_search"))
         if self.force_words_ids and self.num_beams == 1:
             raise InputError("force_words_ids needs room to choose: give num_beams of 2 or more.")
         if self.force_words_ids and self.samples:
             raise InputError("force_words_ids searches; it cannot sample. Drop one.")
         if self.num_beams == 1 and self.num_return_sequences > 1 and not self.samples:
-            raise InputError(
-                "Greedy decoding has one answer. For several, sample (top_k=40, …) or search with num_beams."
-            )
+            raise InputError(say("generation.one_greedy_answer"))
 
     def _check_sampling(self) -> None:
         shaping = [name for name in WARPERS if getattr(self, name) is not None]
@@ -124,15 +124,11 @@ class Options(GenerationFields):
             others = [name for name in shaping if name != "top_k"] + ["do_sample"] * bool(self.do_sample)
             others += ["num_beams"] * (self.num_beams > 1) + ["seed"] * (self.seed is not None)
             if others:
-                raise InputError(
-                    f"penalty_alpha asks for contrastive search, which goes without {others[0]}. Drop one."
-                )
+                raise InputError(say("generation.contrastive_without", other=others[0]))
             if self.top_k is None or self.top_k < 2:
-                raise InputError(
-                    "Contrastive search chooses among top_k candidates: give penalty_alpha and top_k of 2 or more."
-                )
+                raise InputError(say("generation.contrastive_needs_top_k"))
         elif self.do_sample is False and shaping:
-            raise InputError(f"do_sample is False, but {shaping[0]} only matters when sampling. Drop one.")
+            raise InputError(say("generation.only_when_sampling", option=shaping[0]))
 
     def _check_speed(self) -> None:
         searches = self.num_beams > 1 or self.penalty_alpha is not None
@@ -197,16 +193,14 @@ class Options(GenerationFields):
         if self.max_length is not None and self.max_new_tokens is None:
             wanted = self.max_length - prompt_length
             if wanted < 1:
-                raise InputError(f"The prompt has {prompt_length} tokens already, and max_length is {self.max_length}.")
+                counts = {"count": prompt_length, "max_length": self.max_length}
+                raise InputError(say("generation.past_max_length", **counts))
         else:
             wanted = self.max_new_tokens if self.max_new_tokens is not None else 50
         # The last token is written but never read, so it needs no position of its own; contrastive search reads it.
         most = wanted if positions is None else positions + (self.penalty_alpha is None) - prompt_length
         if most < 1:
-            raise PromptTooLong(
-                f"The prompt has {prompt_length} tokens, and the model has {positions} positions: there is no "
-                "room to write. Shorten the prompt."
-            )
+            raise PromptTooLong(say("generation.no_room", count=prompt_length, positions=positions))
         return min(wanted, most)
 
 

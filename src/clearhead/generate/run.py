@@ -87,7 +87,7 @@ def stream(
     stored = {name: value for name, value in model.generation.items() if name not in SEARCH}
     chosen = Options.for_call(options, stored, model.config)
     if chosen.num_beams > 1:
-        raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
+        raise InputError(say("generation.beams_do_not_stream"))
     with torch.no_grad():
         steps = GenerationRun(model, input_ids, attention_mask, chosen, tokenizer, past).steps()
     while True:

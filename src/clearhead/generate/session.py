@@ -15,6 +15,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.generate.memory import check_fits
+from clearhead.messages import say
 from clearhead.models.model import Model
 from clearhead.nn.state import State
 
@@ -84,10 +85,7 @@ class DecodingSession:
         """The encoder reads the source; the decoder's prompt, (texts, 1)."""
         model: Any = self.model
         if start is None:
-            raise InputError(
-                "The configuration does not say which token starts the output: pass decoder_start_token_id. "
-                "(For mBART it is the id of the target language.)"
-            )
+            raise InputError(say("generation.no_start_token"))
         if start >= model.config.vocab_size:
             raise InputError(
                 f"decoder_start_token_id is {start}, but this model knows ids 0 to {model.config.vocab_size - 1}."
@@ -251,11 +249,8 @@ def check_numbers(scores: Tensor, model: Model) -> None:
 def check_can_generate(model: Model) -> None:
     """An error for a model that cannot write."""
     if not model.can_generate:
-        hint = " To guess hidden words, use fill." if model.task == "masked-lm" else ""
-        raise InputError(
-            f"{model.family.title} loaded for {model.task} cannot write text: it has no language head that reads left "
-            f"to right and scores the next token.{hint}"
-        )
+        hint = say("generation.use_fill") if model.task in ("masked-lm", "pretraining") else ""
+        raise InputError(say("generation.cannot_write", family=model.family.title, task=model.task, hint=hint))
 
 
 def _padding_mask(model: Model, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor | None:

@@ -15,6 +15,7 @@ from clearhead.hub.config import CONFIG, GENERATION
 from clearhead.hub.parts import INDEX, read_index
 from clearhead.hub.sentence import MODULES, PROMPTS, SETTINGS, read_modules
 from clearhead.hub.weights import WEIGHT_FILES, read_shard_index
+from clearhead.messages import say
 from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
 
 PART_FILES = ("scheduler_config.json", "preprocessor_config.json")  # of parts that are no models
@@ -30,22 +31,15 @@ def download(repo: str, revision: str | None, hint: str, weights: bool) -> Path:
     try:
         return _Repository(repo, revision, offline).fetch_checkpoint(weights)
     except hub_errors.GatedRepoError:
-        raise CheckpointError(
-            f"{repo} is gated: accept its terms on its page, then log in with `hf auth login` or set HF_TOKEN."
-        ) from None
+        raise CheckpointError(say("loading.gated", repo=repo)) from None
     except hub_errors.RepositoryNotFoundError:
-        raise CheckpointError(
-            f"There is no model {repo!r} on the hub, no shipped model and no folder of that name.{hint} "
-            "If it is private, log in with `hf auth login` or set HF_TOKEN."
-        ) from None
+        raise CheckpointError(say("loading.not_on_hub", repo=repr(repo), hint=hint)) from None
     except hub_errors.RevisionNotFoundError:
         raise CheckpointError(f"{repo} has no revision {revision!r}. Leave it out for the newest.") from None
     except hub_errors.LocalEntryNotFoundError:
-        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
-        raise CheckpointError(
-            f"{repo!r}{at} is no folder and no shipped model, and it is not in the hub's cache; {why}.{hint} "
-            f"On a machine with a network, run `hf download {repo}` and copy the folder here, then load that folder."
-        ) from None
+        why = say("loading.offline_set" if constants.HF_HUB_OFFLINE else "loading.unreachable")
+        names = {"what": f"{repo!r}{at}", "repo": repo, "hint": hint, "why": why}
+        raise CheckpointError(say("loading.not_in_cache", **names)) from None
     except hub_errors.EntryNotFoundError as error:
         raise CheckpointError(f"{repo}{at} on the hub is not a model Clearhead can read: {error}") from None
     except (hub_errors.HfHubHTTPError, hub_errors.HFValidationError, OSError) as error:

@@ -18,6 +18,7 @@ from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
 from clearhead.hub.run_folder import open_checkpoint
 from clearhead.hub.weights import FLOATS, Weights, open_weights
+from clearhead.messages import say
 from clearhead.models import Config, Family, Model
 
 log = logging.getLogger("clearhead")
@@ -166,4 +167,4 @@ def as_device(device: torch.device | str | None) -> torch.device:
         if torch_device.type != "meta":
             return torch_device
         reason = "it holds shapes and no numbers"
-    raise InputError(f"The device {device!r} cannot be used here: {reason}. The CPU always can: device='cpu'.")
+    raise InputError(say("loading.device", device=repr(device), reason=reason))

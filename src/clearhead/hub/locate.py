@@ -12,6 +12,7 @@ from clearhead.hub.download import download
 from clearhead.hub.parts import INDEX
 from clearhead.hub.run_folder import is_run, model_of_run
 from clearhead.hub.sentence import MODULES
+from clearhead.messages import say
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -28,7 +29,7 @@ def locate(
     weights   False fetches the configuration and tokenizer only
     """
     if not isinstance(where, str | os.PathLike) or not os.fspath(where):
-        raise InputError(f"A model is named by a folder, a shipped name or a hub id, not by {where!r}.")
+        raise InputError(say("loading.not_a_name", where=repr(where)))
     path = user_path(where)
     if path.is_dir():
         if revision is not None:
@@ -36,17 +37,17 @@ def locate(
         if is_run(path):
             return model_of_run(path)
         if not any((path / name).is_file() for name in (CONFIG, MODULES, INDEX, ADAPTER)):
-            listing = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing"
-            raise CheckpointError(f"{path} has no {CONFIG}, so it is not a model folder. It holds {listing}.")
+            listing = sorted(p.name for p in path.iterdir())[:8] or say("loading.nothing")
+            raise CheckpointError(say("loading.no_model_folder", path=path, config=CONFIG, listing=listing))
         return path
     text = os.fspath(where)
     if path.exists():
-        raise CheckpointError(f"{text} is a file. Give the folder that holds it and its {CONFIG}.")
+        raise CheckpointError(say("loading.is_a_file", name=text, config=CONFIG))
     looks_like_path = (
         text.startswith((".", "/", "~", "\\")) or text.endswith("/") or text.count("/") > 1 or "\\" in text
     )
     if looks_like_path or not _HUB_ID.fullmatch(text):
-        raise CheckpointError(f"There is no folder {text}.{hint}")
+        raise CheckpointError(say("loading.no_folder", name=text, hint=hint))
     return download(text, revision, hint, weights)
 
 

@@ -36,6 +36,22 @@ class Message(str):
         return _filled(self.key, self.values, 1)
 
 
+class Bilingual(Message):
+    """A sentence that came with its Chinese, as data do: the line about a shipped model."""
+
+    def __new__(cls, english: str, chinese: str) -> Bilingual:
+        message = str.__new__(cls, english)
+        message.key, message.values = "", {"english": english, "chinese": chinese}
+        return message
+
+    def __reduce__(self) -> tuple[type[Bilingual], tuple[str, str]]:  # type: ignore[override]
+        return Bilingual, (str(self), self.chinese)
+
+    @property
+    def chinese(self) -> str:
+        return str(self.values["chinese"])
+
+
 def say(key: str, /, **values: Any) -> Message:
     """The message of this key, with these values in its places."""
     return Message(key, values)

@@ -11,6 +11,7 @@ from torch import Tensor
 from clearhead import hub
 from clearhead.codec import Codec
 from clearhead.errors import InputError
+from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.text import Tokenizer
 from clearhead.units import Unit, WrittenUnit
@@ -61,7 +62,7 @@ class Pipeline:
     @property
     def tokenizer(self) -> Tokenizer:
         """The codec of a model that reads text; others have none."""
-        raise InputError(f"{self.title} reads no text: its family is {self.model.family.title}.")
+        raise InputError(say("generation.reads_no_text", title=self.title, family=self.model.family.title))
 
     def read(self, raw: Any, /, pair: Any = None, target: Any = None) -> Reading:
         """How the model reads an input: what explanations look at.
@@ -70,9 +71,9 @@ class Pipeline:
         target   of an encoder–decoder: what it is made to write
         """
         if self.codec is None:
-            raise InputError(f"{self.title} came without a codec: it takes tensors only, through .model(…).")
+            raise InputError(say("generation.no_codec", title=self.title))
         if pair is not None or target is not None:
-            raise InputError(f"{self.title} reads one input at a time, and nothing beside it.")
+            raise InputError(say("generation.one_input", title=self.title))
         inputs = {name: tensor.to(self.model.device) for name, tensor in self.codec(raw).items()}
         units: list[Unit] = self.codec.units(raw)
         return Reading(inputs, units, [])

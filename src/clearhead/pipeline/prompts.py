@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.messages import say
 from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ log = logging.getLogger("clearhead")
 
 def check_text(text: Any) -> str:
     if not isinstance(text, str):
-        raise InputError(f"The text must be a string, not {type(text).__name__}.")
+        raise InputError(say("generation.text_is_string", got=type(text).__name__))
     if not text.strip():
-        raise InputError("The text is empty. Give at least one word (or leave it out to write from nothing).")
+        raise InputError(say("generation.empty_text"))
     return text
 
 
@@ -31,7 +32,7 @@ def in_languages(pipe: TextPipeline, options: dict[str, Any]) -> tuple[Tokenizer
     tokenizer = pipe.codec
     if tokenizer is None or tokenizer.languages is None:
         if options.get("src_lang") or options.get("tgt_lang"):
-            raise InputError(f"{pipe.title} knows no languages by name: leave src_lang and tgt_lang out.")
+            raise InputError(say("generation.no_languages", title=pipe.title))
         return tokenizer, {name: v for name, v in options.items() if name not in ("src_lang", "tgt_lang")}
     options = dict(options)
     source, target = options.pop("src_lang", None), options.pop("tgt_lang", None) or tokenizer.tgt_lang
@@ -51,12 +52,12 @@ def encode_prompts(
     """
     if text is None:
         if pipe.model.is_encoder_decoder:
-            raise InputError("There is no text to read.")
+            raise InputError(say("generation.no_text"))
         start = pipe.model.config.bos_token_id
         if start is None or start >= pipe.model.config.vocab_size:
             start = pipe.codec.bos_token_id if pipe.codec is not None else None
         if start is None:
-            raise InputError("This model has no token to begin with, so it needs a prompt.")
+            raise InputError(say("generation.needs_prompt"))
         rows, prompts = [[start]], [""]
     else:
         prompts = list(text) if isinstance(text, list | tuple) else [text]

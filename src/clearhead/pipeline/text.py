@@ -13,6 +13,7 @@ from torch import Tensor
 from clearhead import hub
 from clearhead.errors import ClearheadError, InputError, TokenizerError
 from clearhead.generate import Grammar, Options, PromptCache
+from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.pipeline.answer import answer
 from clearhead.pipeline.base import Pipeline, Reading
@@ -76,11 +77,7 @@ class TextPipeline(Pipeline):
     @property
     def tokenizer(self) -> Tokenizer:
         if self.codec is None:
-            raise TokenizerError(
-                self._no_tokenizer
-                or f"{self.title} came without tokenizer files, so it takes token ids only: "
-                "use .model(input_ids=…), or copy tokenizer.json into its folder."
-            )
+            raise TokenizerError(self._no_tokenizer or say("generation.no_tokenizer", title=self.title))
         return self.codec
 
     def read(self, text: str, pair: str | None = None, target: str | None = None) -> Reading:
@@ -117,7 +114,7 @@ class TextPipeline(Pipeline):
         options["num_return_sequences"] = 1
         generation = self.start_generation(text, log_probs=False, **options)
         if generation.options.num_beams > 1:
-            raise InputError("A beam search knows its answer only at the end, so it cannot stream. Use generate.")
+            raise InputError(say("generation.beams_do_not_stream"))
         return generation.pieces()
 
     def start_generation(
@@ -319,7 +316,7 @@ class TextPipeline(Pipeline):
 def as_text(pipe: Pipeline) -> TextPipeline:
     """The same, where it reads text; an error for one that does not."""
     if not isinstance(pipe, TextPipeline):
-        raise InputError(f"{pipe.title} reads no text, and this is about words. Load a model that does.")
+        raise InputError(say("generation.about_words", title=pipe.title))
     return pipe
 
 

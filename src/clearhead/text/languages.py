@@ -6,6 +6,7 @@ import tokenizers
 from tokenizers import processors
 
 from clearhead.errors import InputError, did_you_mean
+from clearhead.messages import say
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Languages:
     def token(self, code: str) -> str:
         if code not in self.codes:
             near = did_you_mean(str(code), self.codes)
-            raise InputError(f"{code!r} is no language of this model.{near} It knows {', '.join(self.codes[:8])} …")
+            known = list(self.codes[:8])
+            raise InputError(say("generation.unknown_language", code=repr(code), near=near, known=known))
         return self.form.format(code)
 
     def tokens(self) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clearhead.errors import InputError, did_you_mean
-from clearhead.messages import say
+from clearhead.messages import Bilingual, say
 
 if TYPE_CHECKING:
     from clearhead.models import Model
@@ -36,7 +36,10 @@ def _random_gpt2(task: str | None) -> tuple[Model, Tokenizer]:
 RANDOM = Card(
     "random-gpt2",
     "gpt2",
-    "4 layers, 4 heads, 64 wide; randomly initialised, never trained: for trying things out",
+    Bilingual(
+        "4 layers, 4 heads, 64 wide; randomly initialised, never trained: for trying things out",
+        "4 层、4 头、宽 64；随机初始化，没有训练过：供试用",
+    ),
     make=_random_gpt2,
 )
 
@@ -70,14 +73,14 @@ def cards() -> dict[str, Card]:
     if is_installed():
         from clearhead_zoo import CARDS, MODELS
 
-        trained = [Card(name, family, about, MODELS / name) for name, (family, about) in CARDS.items()]
+        trained = [Card(name, family, Bilingual(*about), MODELS / name) for name, (family, *about) in CARDS.items()]
     return {card.name: card for card in (*trained, RANDOM)}
 
 
 def check_installed(name: str) -> None:
     """An error for the name of a trained model where the package that holds it is missing."""
     if name in TRAINED and not is_installed() and not Path(name).is_dir():
-        raise InputError(f"{name} is not here.{say('errors.zoo_not_installed', near='')}")
+        raise InputError(say("loading.not_here", name=name, how=say("errors.zoo_not_installed", near="")))
 
 
 def hint(name: str, also: Iterable[str] = ()) -> str:

@@ -7,12 +7,32 @@ from pathlib import Path
 
 MODELS = Path(__file__).parent / "models"  # models/NAME: packed weights, tokenizer, card.md, recipe.yaml, curve.json
 
-CARDS = {  # name: (family, what it is); the long story is in its folder, in card.md
-    "stories": ("gpt2", "a small GPT-2 that writes like an old children's book"),
-    "bert-mini": ("bert", "a small BERT, as published: masked words and next sentence (old books)"),
-    "sentiment": ("bert", "bert-mini, fine-tuned: is a sentence about a film kind or not (SST-2)"),
-    "intents": ("bert", "bert-mini, fine-tuned: which of 77 things a bank's customer wants (banking77)"),
-    "translate-en-de": ("transformer", "the 2017 Transformer, small: English captions to German (Multi30k)"),
-    "translate-en-fr": ("transformer", "the same to French (Multi30k)"),
-    "translate-en-zh": ("transformer", "the same for short everyday sentences to Chinese (Tatoeba)"),
+CARDS = {  # name: (family, what it is, the same in Chinese); the long story is in its folder, in card.md
+    "stories": ("gpt2", "a small GPT-2 that writes like an old children's book", "小型 GPT-2，写得像一本老童话书"),
+    "bert-mini": (
+        "bert",
+        "a small BERT, as published: masked words and next sentence (old books)",
+        "小型 BERT，与论文相同：猜被遮住的词，判断下一句（旧书）",
+    ),
+    "sentiment": (
+        "bert",
+        "bert-mini, fine-tuned: is a sentence about a film kind or not (SST-2)",
+        "微调过的 bert-mini：一句影评是好评还是差评（SST-2）",
+    ),
+    "intents": (
+        "bert",
+        "bert-mini, fine-tuned: which of 77 things a bank's customer wants (banking77)",
+        "微调过的 bert-mini：银行客户要办的是 77 件事中的哪一件（banking77）",
+    ),
+    "translate-en-de": (
+        "transformer",
+        "the 2017 Transformer, small: English captions to German (Multi30k)",
+        "小型的 2017 年 Transformer：把英文图片说明译成德文（Multi30k）",
+    ),
+    "translate-en-fr": ("transformer", "the same to French (Multi30k)", "同上，译成法文（Multi30k）"),
+    "translate-en-zh": (
+        "transformer",
+        "the same for short everyday sentences to Chinese (Tatoeba)",
+        "同上，把简短的日常句子译成中文（Tatoeba）",
+    ),
 }

@@ -439,6 +439,10 @@ export async function show(main, page) {
     dressParams();
   }
 
+  /** The line about a shipped model, in the reader's language. */
+  const aboutOf = (model) =>
+    overlay(page.models, page.lang === "zh" ? page.zh?.models : null).find((one) => one.name === model.name)?.about;
+
   function dressFacts() {
     const one = card(),
       config = about?.config ?? {};
@@ -453,7 +457,7 @@ export async function show(main, page) {
       one.task,
       layers,
       size,
-      one.source === "shipped" ? one.about : "",
+      one.source === "shipped" ? aboutOf(one) : "",
       seconds !== null &&
         page.words("answered_in", {
           s: seconds < 0.095 ? `${Math.max(1, Math.round(seconds * 1000))}\u00a0ms` : `${seconds.toFixed(1)}\u00a0s`,
