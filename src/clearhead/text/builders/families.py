@@ -13,7 +13,12 @@ import tokenizers
 from clearhead.text.builders import language_codes
 from clearhead.text.builders.bpe import MergesFiles, WordMergesFiles
 from clearhead.text.builders.ctrl import CtrlMergesFiles
-from clearhead.text.builders.overrides import override_bert_normalizer, override_case, override_prefix_space
+from clearhead.text.builders.overrides import (
+    override_bert_normalizer,
+    override_case,
+    override_case_and_accents,
+    override_prefix_space,
+)
 from clearhead.text.builders.piece_lookup import PieceLookupFiles
 from clearhead.text.builders.sentencepiece import SentencePieceFiles
 from clearhead.text.builders.sentencepiece_layouts import (
@@ -207,7 +212,7 @@ FAMILIES = (
         inputs=_WITH_TYPES,
         mask_lstrip=True,
         options=("do_lower_case", "keep_accents"),
-        override=override_case,
+        override=override_case_and_accents,
     ),
     TokenizerFamily(
         "big_bird",

@@ -21,11 +21,21 @@ def override_bert_normalizer(backend: tokenizers.Tokenizer, config: Config) -> N
 
 
 def override_case(backend: tokenizers.Tokenizer, config: Config) -> None:
-    """Case and accents, before the steps of a SentencePiece model."""
+    """Case, before the steps of a SentencePiece model."""
+    _override_cleaning(backend, config.get("do_lower_case"), None)
+
+
+def override_case_and_accents(backend: tokenizers.Tokenizer, config: Config) -> None:
+    """The same, with accents."""
+    _override_cleaning(backend, config.get("do_lower_case"), config.get("keep_accents"))
+
+
+def _override_cleaning(backend: tokenizers.Tokenizer, lower: bool | None, keep_accents: bool | None) -> None:
+    """None: as in the file."""
     steps = _steps(backend)
     strips, lowers = _has(steps, normalizers.StripAccents), _has(steps, normalizers.Lowercase)
-    keep, lower = config.get("keep_accents"), bool(config.get("do_lower_case", lowers))
-    strip = strips if keep is None else not keep
+    strip = strips if keep_accents is None else not keep_accents
+    lower = lowers if lower is None else bool(lower)
     if (strip, lower) == (strips, lowers):
         return
     cleaning: list[normalizers.Normalizer] = [normalizers.NFKD(), normalizers.StripAccents()] if strip else []
@@ -42,6 +52,12 @@ def lowercases(backend: tokenizers.Tokenizer) -> bool:
     if isinstance(normalizer, normalizers.BertNormalizer):
         return bool(normalizer.lowercase)
     return _has(_steps(backend), normalizers.Lowercase)
+
+
+def prepends_space(backend: tokenizers.Tokenizer) -> bool:
+    """Whether every word of a SentencePiece model's text begins with a space, the first one too."""
+    splitter = backend.pre_tokenizer
+    return splitter is not None and b'"prepend_scheme":"always"' in splitter.__getstate__()
 
 
 def _steps(backend: tokenizers.Tokenizer) -> list[normalizers.Normalizer]:

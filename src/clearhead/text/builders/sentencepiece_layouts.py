@@ -14,6 +14,8 @@ from clearhead.text.builders.sentencepiece_model import Piece, PieceType, Senten
 from clearhead.text.builders.templates import Config, Tokens
 from clearhead.text.languages import Languages
 
+_MOST_TOKENS = 10**6  # that a setting may ask for; published ones ask for a hundred
+
 # ---- other ids
 
 
@@ -37,7 +39,7 @@ class FairseqLayout:
 
 def pegasus_layout(model: SentencePieceModel, path: Path, tokens: Tokens, config: Config) -> None:
     """Pegasus puts its two masks and a hundred unused tokens between the end token and the pieces."""
-    offset, sentence = int(config.get("offset", 103)), content_of(config.get("mask_token_sent", "<mask_1>"))
+    offset, sentence = _count(config, "offset", 103), content_of(config.get("mask_token_sent", "<mask_1>"))
     names = [tokens.get("pad_token"), tokens.get("eos_token")]
     if sentence is not None:  # without it (BigBird-Pegasus) the other mask is a piece like any other
         names += [sentence, tokens.get("mask_token")]
@@ -78,10 +80,7 @@ def deberta_normalizers(config: Config) -> list[normalizers.Normalizer]:
 
 def add_extra_ids(backend: tokenizers.Tokenizer, tokens: Tokens, config: Config) -> None:
     """T5's sentinels; the first extra id is the last of the vocabulary."""
-    count = config.get("extra_ids", 100)
-    if not isinstance(count, int) or count < 0:
-        raise TokenizerError(f"extra_ids in tokenizer_config.json is {count!r}; it is a number of tokens.")
-    names = [f"<extra_id_{n}>" for n in reversed(range(count))]
+    names = [f"<extra_id_{n}>" for n in reversed(range(_count(config, "extra_ids", 100)))]
     backend.add_special_tokens([name for name in names if backend.token_to_id(name) is None])
 
 
@@ -104,3 +103,13 @@ def add_target_codes(backend: tokenizers.Tokenizer, tokens: Tokens, config: Conf
     """Marian's `>>fra<<` before a text says which language to write; such codes are never split."""
     codes = [token for token in backend.get_vocab() if re.fullmatch(">>.+<<", token)]
     backend.add_tokens([AddedToken(code, normalized=False) for code in sorted(codes)])
+
+
+def _count(config: Config, name: str, default: int) -> int:
+    """A number of tokens that a setting asks for."""
+    count = config.get(name, default)
+    if not isinstance(count, int) or not 0 <= count <= _MOST_TOKENS:
+        raise TokenizerError(
+            f"{name} in tokenizer_config.json is {count!r}; it is a number of tokens, at most a million."
+        )
+    return count

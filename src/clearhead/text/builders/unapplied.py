@@ -12,7 +12,7 @@ import tokenizers
 
 from clearhead.text.added_tokens import EXTRAS, NAMES, content_of
 from clearhead.text.builders.families import TokenizerFamily
-from clearhead.text.builders.overrides import lowercases
+from clearhead.text.builders.overrides import lowercases, prepends_space
 
 log = logging.getLogger("clearhead")
 
@@ -59,21 +59,18 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "extra_ids": (0,),
     "mask_token_sent": (),
 }
-_NOTHING: tuple[Any, ...] = (None, "", [], {})
 
 
 def warn_of_unapplied(
     config: Mapping[str, Any], family: TokenizerFamily | None, backend: tokenizers.Tokenizer, rebuilt: bool
 ) -> None:
-    """rebuilt: from older files, which say nothing of how texts are cut, as a tokenizer.json does."""
+    """rebuilt: from older files, which do not say how texts are cut, as a tokenizer.json does."""
     known = _APPLIED | _BOOKKEEPING | set(family.options if family is not None else ("add_bos_token", "add_eos_token"))
-    if not rebuilt:  # most was said when the file was made; whether the two agree is seen for case
-        known |= set(_NEUTRAL) - {"do_basic_tokenize", "do_lower_case"}
-        known |= {"do_lower_case"} if config.get("do_lower_case") == lowercases(backend) else set()
     unapplied = [
         f"{key} = {value!r:.60}"
         for key, value in config.items()
-        if key not in known and not _is_token(key, value) and value not in (*_NOTHING, *_NEUTRAL.get(key, ()))
+        if not (key in known or _is_token(key, value) or value in (None, "", [], {}))
+        and (_matters(key, value) if rebuilt else _contradicts(key, value, backend))
     ]
     if unapplied:
         log.warning(
@@ -84,3 +81,16 @@ def warn_of_unapplied(
 
 def _is_token(key: str, value: Any) -> bool:
     return key.endswith("_token") and content_of(value) is not None
+
+
+def _matters(key: str, value: Any) -> bool:
+    return value not in _NEUTRAL.get(key, ())
+
+
+def _contradicts(key: str, value: Any, backend: tokenizers.Tokenizer) -> bool:
+    """Whether a tokenizer.json does otherwise. Most options were only said when the file was made."""
+    if key == "do_lower_case":
+        return bool(value) != lowercases(backend)
+    if key == "add_prefix_space":
+        return value is False and prepends_space(backend)
+    return key not in _NEUTRAL or (key == "do_basic_tokenize" and _matters(key, value))
