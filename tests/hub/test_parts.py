@@ -69,6 +69,18 @@ def test_an_unknown_part_is_named(pair):
         part_folders(folder, [*models, "unet"])
 
 
+def test_a_part_that_is_a_link_out_of_the_folder_is_refused(pair, tmp_path):
+    folder, models = pair
+    (folder / "encoder").rename(folder / "elsewhere")
+    (folder / "encoder").symlink_to(folder / "elsewhere")
+    assert part_folders(folder, models)["encoder"] == folder / "encoder"  # inside it may lie anywhere
+    (folder / "elsewhere").rename(tmp_path / "outside")
+    (folder / "encoder").unlink()
+    (folder / "encoder").symlink_to(tmp_path / "outside")
+    with pytest.raises(CheckpointError, match=r"encoder is a link to .*outside its folder"):
+        part_folders(folder, models)
+
+
 @pytest.mark.parametrize("name", ["..", ".", "", "../secret", "/etc", "a/b", "a\\b", "C:", "a\0b"])
 def test_no_name_leads_out_of_the_folder(pair, name):
     folder, _ = pair

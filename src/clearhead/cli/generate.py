@@ -12,7 +12,7 @@ import typer
 from clearhead.cli import writing
 from clearhead.cli.answer_form import FORM_NAMES, grammar_of
 from clearhead.cli.batch_job import BatchJob
-from clearhead.cli.options import with_fields, with_group
+from clearhead.cli.options import SourceLanguage, TargetLanguage, with_fields, with_group
 from clearhead.cli.predictions import check_out
 from clearhead.cli.speed import options_of, seconds, tokens_per_second
 from clearhead.cli.speed import speed as speed_of
@@ -42,8 +42,8 @@ def command(
     interactive: Annotated[
         bool, typer.Option("--interactive", "-i", help="Write together: you a line, the model its continuation.")
     ] = False,
-    src_lang: Annotated[str | None, typer.Option(help="Translators: the language of the text.")] = None,
-    tgt_lang: Annotated[str | None, typer.Option(help="Translators: the language to write.")] = None,
+    src_lang: SourceLanguage = None,
+    tgt_lang: TargetLanguage = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     files: FileArguments,
     options: dict[str, Any],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.options import SourceLanguage, TargetLanguage
 from clearhead.cli.style import DEFAULT, MODEL_HELP, err, note, open_model, out, print_json, table_of
 from clearhead.cli.texts import check_given
 from clearhead.errors import InputError
@@ -34,8 +35,8 @@ def command(
         int | None, typer.Option(min=1, help="Do not ask: take the likeliest so many times, and show each choice.")
     ] = None,
     target: Annotated[str, typer.Option(help="Encoder–decoders read TEXT: what has been written so far.")] = "",
-    src_lang: Annotated[str | None, typer.Option(help="Translators: the language of the text.")] = None,
-    tgt_lang: Annotated[str | None, typer.Option(help="Translators: the language to write.")] = None,
+    src_lang: SourceLanguage = None,
+    tgt_lang: TargetLanguage = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,

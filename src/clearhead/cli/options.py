@@ -10,8 +10,11 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from clearhead.messages import say
 from clearhead.schema import Field
 
+SourceLanguage = Annotated[str | None, typer.Option(help=say("options.src_lang"))]
+TargetLanguage = Annotated[str | None, typer.Option(help=say("options.tgt_lang"))]
 _TYPES: dict[str, Any] = {"int": int, "float": float, "bool": bool, "text": str, "choice": str}
 
 

@@ -9,7 +9,7 @@ import typer
 from clearhead.cli import writing
 from clearhead.cli.batch_job import BatchJob
 from clearhead.cli.loading import TRANSLATOR, LoadOptions
-from clearhead.cli.options import with_fields, with_group
+from clearhead.cli.options import SourceLanguage, TargetLanguage, with_fields, with_group
 from clearhead.cli.predictions import check_out
 from clearhead.cli.style import MODEL_HELP
 from clearhead.cli.texts import TEXTS_HELP, FileArguments, read_texts
@@ -23,10 +23,8 @@ def command(
     *,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT …", help=TEXTS_HELP)] = None,
     model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = TRANSLATOR,
-    src_lang: Annotated[
-        str | None, typer.Option(help="The language of the text, where the model knows several.")
-    ] = None,
-    tgt_lang: Annotated[str | None, typer.Option(help="The language to write, where the model knows several.")] = None,
+    src_lang: SourceLanguage = None,
+    tgt_lang: TargetLanguage = None,
     files: FileArguments,
     options: dict[str, Any],
     loading: LoadOptions,

@@ -68,6 +68,11 @@ def part_folders(folder: Path, known: Iterable[str], skipped: Iterable[str] = ()
     missing = [name for name, path in folders.items() if not path.is_dir()]
     if missing:
         raise CheckpointError(f"{folder} lacks {', '.join(missing)}, named in {INDEX}. Is the download complete?")
+    for name, path in folders.items():
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise CheckpointError(
+                f"{path} is a link to {path.resolve()}, outside its folder. Put the files of {name} there themselves."
+            )
     return folders
 
 
