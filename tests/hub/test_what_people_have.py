@@ -370,3 +370,10 @@ def test_a_computed_table_that_fills_the_memory(copy_of):
 def test_negative_epsilon(copy_of):
     with pytest.raises(ConfigError, match="layer_norm_eps is -1"):
         hub.load_model(copy_of("bert", "features", layer_norm_eps=-1.0))
+
+
+def test_a_head_that_is_not_there_says_how_to_load_the_rest(copy_of):
+    folder = copy_of("bert", "sequence-classification", architectures=["BertForMaskedLM"])
+    with pytest.raises(CheckpointError, match=r'cls\.predictions.*task="features" loads the rest'):
+        hub.load_model(folder)
+    assert hub.load_model(folder, task="features").task == "features"

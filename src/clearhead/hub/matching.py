@@ -122,6 +122,7 @@ def check(
     absent = matching.absent()
     fresh = [m for m in absent if new_head and m.of_head]
     missing = matching.published([m for m in absent if m not in fresh])
+    missing_head = bool(missing) and all(m.of_head for m in absent)
     floats = {str(dtype).removeprefix("torch.") for dtype in FLOATS}
     not_floating = [f"{name} ({weights.dtype(name)})" for name in matching.used if weights.dtype(name) not in floats]
     found = [m for m in matching.matches if m.names is not None]
@@ -143,7 +144,7 @@ def check(
         raise CheckpointError(
             f"The weights do not fit their configuration ({model.family.title}, {model.task}): "
             + ". ".join(problems)
-            + f". {_advice(model.config, matching.stored_names)}"
+            + f". {_advice(matching, body_is_whole=missing_head and len(problems) == 1)}"
         )
     if own_head or (guessed and other_head):
         log.warning(
@@ -161,15 +162,18 @@ def check(
         )
 
 
-def _advice(config: Config, names: Iterable[str]) -> str:
-    """Why weights may not fit, as far as it shows."""
-    if any(_FEW_BITS.fullmatch(name) for name in names):
+def _advice(matching: Matching, body_is_whole: bool) -> str:
+    """Why weights may not fit, as far as it shows, and what to do."""
+    unknown = matching.config.unknown
+    if any(_FEW_BITS.fullmatch(name) for name in matching.stored_names):
         return (
             "They are stored in few bits (GPTQ, AWQ or bitsandbytes), which Clearhead does not read. Load the "
             'full-precision original, and round it here with quantize="int8" or "int4" if it is too large.'
         )
-    if config.unknown:
-        return f"config.json has options that Clearhead does not know, which may be why: {first_few(config.unknown)}."
+    if body_is_whole and "features" in matching.family.architectures:
+        return 'Only the head is not there: task="features" loads the rest, and task= another head that is.'
+    if unknown:
+        return f"config.json has options that Clearhead does not know, which may be why: {first_few(unknown)}."
     return "Do config.json and the weight file belong together?"
 
 
