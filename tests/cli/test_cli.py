@@ -58,6 +58,13 @@ def test_describe_a_folder(tmp_path):
     assert "242,048" in inside("models", "describe", str(tmp_path / "m")).output
 
 
+def test_a_translator_is_exported_as_a_family_that_others_know(tmp_path):
+    inside("models", "export", "translate-en-de", str(tmp_path / "m"))
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["model_type"] == "pegasus"
+    with pytest.raises(ClearheadError, match="not empty"):
+        inside("models", "export", "translate-en-de", str(tmp_path / "m"))
+
+
 def test_generate_streams_text_to_standard_output_and_notes_elsewhere():
     done = run("generate", "The robot", "-n", "5", "--seed", "3")
     assert done.returncode == 0

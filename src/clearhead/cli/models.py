@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.style import note, out, print_json, waiting
+from clearhead.cli.style import note, open_model, out, print_json, waiting
 
 if TYPE_CHECKING:
     from clearhead.hub.describe import Description
 
-app = typer.Typer(help="List families, presets and shipped models; describe one.", rich_markup_mode="rich")
+app = typer.Typer(help="List families, presets and shipped models; describe or export one.", rich_markup_mode="rich")
 
 
 @app.callback(invoke_without_command=True)
@@ -108,6 +108,21 @@ def describe(
     _print(described)
     if estimate is not None:
         _print_estimate(estimate)
+
+
+@app.command()
+def export(
+    name: Annotated[str, typer.Argument(help="A folder, a shipped name or a hub id.")],
+    folder: Annotated[str, typer.Argument(help="Where to write it: a new folder.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that was saved there.")] = False,
+) -> None:
+    """Write a model as a folder that transformers opens; the 2017 Transformer as Marian or Pegasus, where it can be.
+
+    Example:  clearhead models export translate-en-de en-de
+    """
+    pipe = open_model(name)
+    pipe.save(folder, overwrite=overwrite, format="transformers")
+    note(f"Written to {folder}. Open it with transformers, or with Clearhead.")
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """Load, save and describe a checkpoint: a folder of one part or several, or a hub id."""
 
 from clearhead.hub.config import architecture_of, read_config, read_generation
+from clearhead.hub.export import in_format
 from clearhead.hub.load import as_device, as_dtype, load_model
 from clearhead.hub.locate import locate, user_path
 from clearhead.hub.parts import ModelIndex, has_parts, part_folders, read_index, write_index
@@ -19,6 +20,7 @@ __all__ = [
     "as_dtype",
     "check_quantize",
     "has_parts",
+    "in_format",
     "is_sentence_folder",
     "load_model",
     "locate",

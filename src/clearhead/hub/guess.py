@@ -12,7 +12,6 @@ from clearhead.hub.weights import Weights
 from clearhead.models import Config, Family
 from clearhead.models.config_keys import is_inert
 
-_OURS = ("transformer", "gpt3")  # families that no file from elsewhere belongs to
 # the first of several with the same keys and tensors: what grew from it computes the same, or is told apart
 _FIRST = ("bert", "roberta", "gpt2", "t5")
 _LEAST = 3  # how many of a family's options a file has at least
@@ -25,7 +24,7 @@ def guess_family(raw: dict[str, Any], architecture: str | None, names: Iterable[
     names   of the tensors, where there are weights
     """
     names = list(names)
-    families = [family for family in models.families() if family.name not in _OURS]
+    families = [family for family in models.families() if not family.own_format]
     for family in families:
         if architecture is not None and family.task_of(architecture) is not None:
             return family

@@ -32,6 +32,13 @@ IN_BOTH_FILES = (
 )
 
 
+# said in config.json, where a reader of the folder looks first
+OWN_FORMAT = (
+    "A folder in Clearhead's own format: transformers does not know this family. Where another family has the same "
+    'layers, pipe.save(folder, format="transformers") writes the model as that one.'
+)
+
+
 def save_model(
     model: Model,
     folder: str | os.PathLike[str],
@@ -103,6 +110,8 @@ def published_config(model: Model) -> dict[str, Any]:
     }
     if model.is_encoder_decoder:
         raw["is_encoder_decoder"] = True
+    if model.family.own_format:
+        raw["_note"] = OWN_FORMAT
     return raw
 
 

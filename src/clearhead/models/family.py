@@ -27,6 +27,7 @@ class Family:
     parent          the family it grew from; what it changed is computed, not written down (models/compare.py)
     modality        what it reads, which decides its pipeline: "text" …
     presets         published sizes by name: the config values that differ from the family's defaults
+    own_format      its folders are Clearhead's own: `transformers` does not know the family
     """
 
     name: str
@@ -41,6 +42,7 @@ class Family:
     modality: str = "text"
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     older_names: Mapping[str, str] = field(default_factory=dict)
+    own_format: bool = False
 
     def task_of(self, architecture: str) -> str | None:
         """What a class is for, whichever framework it was written in; None for a class that is not the family's."""

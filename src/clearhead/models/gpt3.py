@@ -61,6 +61,7 @@ FAMILY = Family(
     architectures={"causal-lm": "GPT3LMHeadModel", "features": "GPT3Model"},
     default_task="causal-lm",
     parent="gpt2",
+    own_format=True,
     presets={
         "gpt3-small": _size(12, 768, 12, 64),
         "gpt3-medium": _size(24, 1024, 16, 64),

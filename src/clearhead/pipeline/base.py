@@ -78,9 +78,13 @@ class Pipeline:
         units: list[Unit] = self.codec.units(raw)
         return Reading(inputs, units, [])
 
-    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and the codec's files: whole, or not at all."""
-        hub.save_model(self.model, folder, self.codec, overwrite=overwrite)
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False, format: str | None = None) -> None:
+        """Write config.json, model.safetensors and the codec's files: whole, or not at all.
+
+        format   "transformers": as a family which that library knows, where it does not know the model's own (the 2017
+                 Transformer as Marian or Pegasus)
+        """
+        hub.save_model(hub.in_format(self.model, format), folder, self.codec, overwrite=overwrite)
 
     def __repr__(self) -> str:
         size = f"{self.model.num_parameters():,} parameters"

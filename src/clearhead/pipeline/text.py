@@ -308,9 +308,10 @@ class TextPipeline(Pipeline):
             )
         return getattr(self, job)(*inputs, **options)
 
-    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and the tokenizer's files: whole, or not at all."""
-        hub.save_model(self.model, folder, self.codec, sentence=self.sentence, overwrite=overwrite)
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False, format: str | None = None) -> None:
+        """Write config.json, model.safetensors and the tokenizer's files (see `Pipeline.save`)."""
+        model = hub.in_format(self.model, format)
+        hub.save_model(model, folder, self.codec, sentence=self.sentence, overwrite=overwrite)
 
 
 def as_text(pipe: Pipeline) -> TextPipeline:
