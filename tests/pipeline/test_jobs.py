@@ -64,13 +64,15 @@ def test_a_translation_is_what_generate_writes():
 def test_what_the_configuration_says_of_a_task_is_honoured():
     pipe = tiny_pipeline("t5")
     pipe.model.config.also_stored["task_specific_params"] = {
-        "summarization": {"prefix": "cat: ", "max_length": 5, "num_beams": 2, "unknown": 1},
+        "summarization": {"prefix": "cat: ", "max_length": 5, "min_length": 4, "num_beams": 2, "unknown": 1},
         "translation_en_to_de": {"prefix": "the dog "},
         "translation_en_to_fr": {"prefix": "a mat "},
     }
-    written = pipe.generate("cat: the sofa", max_length=5, num_beams=2)
+    written = pipe.generate("cat: the sofa", max_length=5, min_length=4, num_beams=2)
     assert pipe.summarize("the sofa") == pipe.summarize("cat: the sofa") == written
-    assert pipe.summarize("the sofa", max_length=9) == pipe.generate("cat: the sofa", max_length=9, num_beams=2)
+    short = {"max_length": 3, "num_beams": 2}  # a length asked for replaces the stored ones
+    assert pipe.summarize("the sofa", max_length=3) == pipe.generate("cat: the sofa", **short)
+    assert pipe.summarize("the sofa", max_new_tokens=2) == pipe.generate("cat: the sofa", **short)
     french = pipe.generate("a mat ran", max_new_tokens=5)
     assert pipe.translate("ran", src_lang="en", tgt_lang="fr", max_new_tokens=5) == french
     assert pipe.translate(["ran"], tgt_lang="fr", max_new_tokens=5) == [french]

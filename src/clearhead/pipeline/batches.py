@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.models import Model
+from clearhead.nn.fast import cpu_kernels
 from clearhead.schema import Field
 from clearhead.text import Encoding, Tokenizer
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("clearhead")
 
 Row = dict[str, list[int]]  # input_ids, and token_type_ids where the model reads segments
+CPU_TOKENS = 1024  # in a batch on the CPU: more would leave its caches
 _BATCH_SIZE = Field(name="batch_size", type=int, default=32, least=1)
 
 
@@ -106,17 +108,33 @@ def run_batches(pipe: TextPipeline, rows: Sequence[Row], run: Callable[[TextBatc
     run   a batch -> a sequence with a result for each of its rows
     """
     batch_size = _BATCH_SIZE.check(batch_size)
+    on_cpu = pipe.model.device.type == "cpu"
+    if on_cpu and len(rows) >= batch_size:
+        cpu_kernels.load()  # with them, products of many rows are quicker too
     apart = _kept_apart(pipe.model)
     groups: dict[Hashable, list[int]] = {}
     for n, row in enumerate(rows):
         groups.setdefault(apart(row["input_ids"], n), []).append(n)
     results: dict[int, Any] = {}
     for group in groups.values():
-        group.sort(key=lambda n: len(rows[n]["input_ids"]))
-        for start in range(0, len(group), batch_size):
-            chosen = group[start : start + batch_size]
+        for chosen in _of_similar_length(rows, group, batch_size, CPU_TOKENS if on_cpu else None):
             results |= zip(chosen, run(_padded(pipe, rows, chosen)), strict=True)
     return [results[n] for n in range(len(rows))]
+
+
+def _of_similar_length(
+    rows: Sequence[Row], numbers: list[int], batch_size: int, tokens: int | None
+) -> Iterator[list[int]]:
+    """Batches of at most so many rows, and of at most so many tokens if they are more than one row."""
+    batch: list[int] = []
+    for n in sorted(numbers, key=lambda n: len(rows[n]["input_ids"])):
+        full = tokens is not None and (len(batch) + 1) * len(rows[n]["input_ids"]) > tokens
+        if batch and (full or len(batch) == batch_size):
+            yield batch
+            batch = []
+        batch.append(n)
+    if batch:
+        yield batch
 
 
 def _padded(pipe: TextPipeline, rows: Sequence[Row], numbers: list[int]) -> TextBatch:

@@ -6,8 +6,8 @@ What stands when it is interrupted is an answer like any other.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -50,13 +50,17 @@ class TextGeneration:
         *,
         past: PromptCache | None = None,
         log_probs: bool = True,
+        preferred: Mapping[str, Any] | None = None,  # beside what the model's files prefer for all texts
     ) -> None:
         self._start_time = time.perf_counter()
         self._started = False
         self._times: list[float] = []  # when each token was there
         self.model, self._tokenizer, self._log_probs = model, tokenizer, log_probs
         keywords = {**options, "return_dict_in_generate": log_probs}
-        self.options = Options.for_call(keywords, model.generation, model.config)
+        self.options = Options.for_call(keywords, {**model.generation, **(preferred or {})}, model.config)
+        if self.options.grammar is not None and not self.options.eos_ids(model.config):
+            # an answer of a given form must be able to end
+            self.options = replace(self.options, eos_token_id=tokenizer.eos_token_id)
         self.run = GenerationRun(model, ids, mask, self.options, tokenizer, past)
         answers_only = model.is_encoder_decoder  # it answers its text rather than continuing it
         pairs = zip(ids.tolist(), mask.tolist(), strict=True)

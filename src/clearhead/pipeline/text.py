@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead import hub
 from clearhead.errors import ClearheadError, InputError, TokenizerError
-from clearhead.generate import Grammar, Options, PromptCache
+from clearhead.generate import Grammar, PromptCache
 from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.pipeline.answer import answer
@@ -124,6 +124,7 @@ class TextPipeline(Pipeline):
         past: PromptCache | None = None,
         log_probs: bool = True,
         truncation: bool = False,
+        preferred: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> TextGeneration:
         """A call of `generate` that has not begun: its `pieces` as they come, or its `answers` when it is `finish`ed.
@@ -131,6 +132,7 @@ class TextPipeline(Pipeline):
         past        what earlier calls have read, to be used again where the text begins the same
         log_probs   whether the probability of every token is kept
         truncation  an encoder–decoder's text that is too long is cut, and a warning says so
+        preferred   options that count where the call is silent, before those of generation_config.json
         """
         for name in ("return_dict_in_generate", "output_scores", "output_logits"):
             if options.get(name):
@@ -140,12 +142,10 @@ class TextPipeline(Pipeline):
         options = {name: value for name, value in _with_grammar(options).items() if value is not None}
         reader, options = self.in_languages(options)
         prompts, ids, mask = self.encode_prompts(text, reader, truncation)
-        target = self.tokenizer.target
-        if "grammar" in options and not Options.from_keywords(options, self.model.generation).eos_ids(
-            self.model.config
-        ):
-            options.setdefault("eos_token_id", target.eos_token_id)  # an answer of a given form must be able to end
-        return TextGeneration(self.model, target, prompts, ids, mask, options, past=past, log_probs=log_probs)
+        return TextGeneration(
+            self.model, self.tokenizer.target, prompts, ids, mask, options, past=past, log_probs=log_probs,
+            preferred=preferred,
+        )  # fmt: skip
 
     def in_languages(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:
         """The tokenizer for the language forms for, and options that make the model write the other one."""

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import InputError
 from clearhead.generate import Options
-from clearhead.generation_options import GenerationFields
 from clearhead.pipeline.batches import texts_of
 from clearhead.pipeline.task_params import all_task_params, task_params
-from clearhead.schema import Field, fields_of
+from clearhead.schema import Field
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
 
-_OPTIONS = fields_of(GenerationFields).keys()
 _BATCH_SIZE = Field(name="batch_size", type=int, default=16, least=1)
 
 
@@ -62,27 +60,30 @@ def _write(pipe: TextPipeline, text: str | list[str], task: str, options: dict[s
     batch_size   so many texts of a list at once, those of similar length together
     """
     stored = task_params(pipe.model.config, task)
-    prefix = stored.get("prefix") or ""
-    options = {name: value for name, value in stored.items() if name in _OPTIONS} | options
+    prefix = stored.pop("prefix", None) or ""
     batch_size = _BATCH_SIZE.check(options.pop("batch_size", _BATCH_SIZE.default))
     texts = [one if one.startswith(prefix) else prefix + one for one in texts_of(text)]
-    copies = options.get("num_return_sequences") or 1
-    seeds = _seeds(pipe, len(texts), options)
+    seeds = _seeds(pipe, len(texts), stored, options)
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
     written: dict[int, list[str]] = {}
     for start in range(0, len(texts), batch_size):
         chosen = order[start : start + batch_size]
         own = {} if seeds is None else {"seed": [seed for n in chosen for seed in seeds[n]]}
-        answers = pipe.generate([texts[n] for n in chosen], truncation=True, **options | own)
-        written |= {n: answers[place * copies : (place + 1) * copies] for place, n in enumerate(chosen)}
+        answers = pipe.generate([texts[n] for n in chosen], truncation=True, preferred=stored, **options | own)
+        each = len(answers) // len(chosen)  # num_return_sequences
+        written |= {n: answers[place * each : (place + 1) * each] for place, n in enumerate(chosen)}
     given = [answer for n in range(len(texts)) for answer in written[n]]
-    return given[0] if isinstance(text, str) and copies == 1 else given
+    return given[0] if isinstance(text, str) and len(given) == 1 else given
 
 
-def _seeds(pipe: TextPipeline, texts: int, options: dict[str, Any]) -> list[list[int]] | None:
+def _seeds(pipe: TextPipeline, texts: int, stored: dict[str, Any], options: dict[str, Any]) -> list[list[int]] | None:
     """Those of each text, as `generate` would give them: a text has its own, whichever batch it comes to be in."""
     given: dict[str, Any] = {n: options[n] for n in ("seed", "num_beams", "num_return_sequences") if n in options}
-    seeds = Options.from_keywords(given, pipe.model.generation).seeds(texts) if given.get("seed") is not None else None
+    seeds = (
+        Options.from_keywords(given, pipe.model.generation | stored).seeds(texts)
+        if given.get("seed") is not None
+        else None
+    )
     if seeds is None:
         return None
     each = len(seeds) // texts
