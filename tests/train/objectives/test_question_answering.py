@@ -186,6 +186,19 @@ def test_refusing_where_some_questions_have_no_answer():
     assert told["exact_match"] == pytest.approx(200 / 3)
 
 
+def test_that_no_answer_was_learned_is_kept_in_the_configuration():
+    objective = QuestionAnswering(wordpiece(), 100)
+    objective.learn_labels(iter([record("a dog"), record("berlin")]))
+    assert "task_specific_params" not in objective.configure({})
+    objective.learn_labels(iter([record("a dog"), record("")]))
+    given = {"task_specific_params": {"summarization": {"num_beams": 4}}}
+    kept = objective.configure(given)["task_specific_params"]
+    assert kept == {"summarization": {"num_beams": 4}, "question-answering": {"handle_impossible_answer": True}}
+    again = QuestionAnswering(wordpiece(), 100)
+    again.learned_labels = objective.learned_labels  # a run that goes on without its data
+    assert again.configure({})["task_specific_params"]
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_it_is_learned(name):
     tok = bpe() if name == "gpt2" else wordpiece()

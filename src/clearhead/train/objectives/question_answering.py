@@ -65,6 +65,27 @@ class QuestionAnswering(SequenceObjective):
         if min(doc_stride, question_length, answer_length) < 1:
             raise InputError("doc_stride, question_length and answer_length are numbers of tokens, at least 1.")
         self.doc_stride, self.question_length, self.answer_length = doc_stride, question_length, answer_length
+        self.may_refuse = False  # whether some questions of the training data have no answer
+
+    def learn_labels(self, records: Iterator[Record]) -> None:
+        self.may_refuse = any(not self.answers(record) for record in records)
+
+    @property
+    def learned_labels(self) -> Any:
+        return self.may_refuse
+
+    @learned_labels.setter
+    def learned_labels(self, labels: Any) -> None:
+        self.may_refuse = bool(labels)
+
+    def configure(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Whether "no answer" was learned is kept where pipe.answer looks for it."""
+        config = super().configure(config)
+        if not self.may_refuse:
+            return config
+        params = config.get("task_specific_params") or {}
+        own = {**params.get(self.task, {}), "handle_impossible_answer": True}
+        return config | {"task_specific_params": {**params, self.task: own}}
 
     def identity(self) -> dict[str, Any]:
         return super().identity() | {"doc_stride": self.doc_stride, "question_length": self.question_length}
