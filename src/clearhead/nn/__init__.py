@@ -19,6 +19,7 @@ from clearhead.nn.positions import (
     SinusoidalPositions,
     sinusoidal,
 )
+from clearhead.nn.recurrent import GRU, LSTM, RNN
 from clearhead.nn.stack import Stack
 from clearhead.nn.torch_dropin import (
     MultiheadAttention,
@@ -32,6 +33,9 @@ from clearhead.nn.tracing import Trace, tap, tap_points, trace
 
 __all__ = [
     "ACTIVATIONS",
+    "GRU",
+    "LSTM",
+    "RNN",
     "Activation",
     "Attention",
     "Block",

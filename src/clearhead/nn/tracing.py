@@ -39,6 +39,18 @@ def is_watched(module: nn.Module, *names: str) -> bool:
     return bool(_open_traces) and any(trace._wants(module, name) for trace in tuple(_open_traces) for name in names)
 
 
+def is_replaced(module: nn.Module, name: str) -> bool:
+    """Whether a trace will put something in this tensor's place."""
+    return any(trace._replaces(module, name) for trace in tuple(_open_traces))
+
+
+def replaced(module: nn.Module, name: str, tensor: Tensor) -> Tensor:
+    """What traces put in the tensor's place; unlike `tap`, nothing is kept. For tensors that come step by step."""
+    for trace in tuple(_open_traces):
+        tensor = trace._replacement(module, name, tensor)
+    return tensor
+
+
 def is_tracing() -> bool:
     """Whether a trace of this thread is looking."""
     return bool(_open_traces) and any(trace._thread == threading.get_ident() for trace in tuple(_open_traces))
@@ -181,19 +193,27 @@ class Trace(Mapping[str, Tensor]):
         key = (id(module), name)
         return self._thread == threading.get_ident() and (key in self._kept or key in self._replaced)
 
+    def _replaces(self, module: nn.Module, name: str) -> bool:
+        return self._thread == threading.get_ident() and (id(module), name) in self._replaced
+
+    def _replacement(self, module: nn.Module, name: str, tensor: Tensor) -> Tensor:
+        """What the caller puts in the tensor's place, or the tensor itself."""
+        if not self._replaces(module, name):
+            return tensor
+        full_name, new = self._replaced[id(module), name]
+        replacement = new(tensor) if callable(new) else new
+        if not isinstance(replacement, Tensor) or replacement.shape != tensor.shape:
+            got = tuple(replacement.shape) if isinstance(replacement, Tensor) else type(replacement).__name__
+            raise InputError(
+                f"The replacement of {full_name} must be a tensor of shape {tuple(tensor.shape)}, got {got}."
+            )
+        return replacement.to(tensor)
+
     def _see(self, module: nn.Module, name: str, tensor: Tensor) -> Tensor:
         if not self._wants(module, name):
             return tensor
         key = (id(module), name)
-        if key in self._replaced:
-            full_name, new = self._replaced[key]
-            replacement = new(tensor) if callable(new) else new
-            if not isinstance(replacement, Tensor) or replacement.shape != tensor.shape:
-                got = tuple(replacement.shape) if isinstance(replacement, Tensor) else type(replacement).__name__
-                raise InputError(
-                    f"The replacement of {full_name} must be a tensor of shape {tuple(tensor.shape)}, got {got}."
-                )
-            tensor = replacement.to(tensor)
+        tensor = self._replacement(module, name, tensor)
         if key in self._kept:
             kept = tensor
             if self._detach:

@@ -1,0 +1,255 @@
+"""Recurrent layers: drop-ins for `torch.nn.RNN`, `LSTM` and `GRU` with glass walls.
+
+Each class is torch's own: constructor, state dict, return values, packed sequences. When nobody looks, torch's fused
+kernels run. When a trace asks for an inner tensor, the same steps are taken one by one, and every gate, cell and state
+is announced: `layers.N.input_gate`, `layers.N.cell`, `layers.N.hidden` …, and for the direction that reads backwards
+`layers.N.reverse.hidden` …. What is announced is (batch, time, width), batch first whatever `batch_first` says, an
+input without a batch as a batch of one; where a text has ended, its rows are zero.
+
+A replacement acts in time: what is put in the place of a state at one step is what the next step reads. It is asked
+anew at every step, with the steps that are still to come left zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from clearhead.nn.tracing import is_replaced, is_watched, replaced, tap
+
+States = tuple[Tensor, ...]  # hidden, and an LSTM's cell; (batch, width) each
+
+
+class Weights(NamedTuple):
+    """Of one direction of one layer, by torch's names."""
+
+    weight_ih: Tensor  # (gates · hidden, input)
+    weight_hh: Tensor  # (gates · hidden, hidden)
+    bias_ih: Tensor | None
+    bias_hh: Tensor | None
+    weight_hr: Tensor | None  # (projection, hidden)
+
+
+class LayerTaps(nn.Module):
+    """The names under which one layer announces its tensors; it holds no weights."""
+
+    def __init__(self, taps: Sequence[str], bidirectional: bool = False) -> None:
+        super().__init__()
+        self.taps = tuple(taps)
+        if bidirectional:
+            self.reverse = LayerTaps(taps)
+
+
+class RecurrentBase(nn.RNNBase):
+    """What RNN, LSTM and GRU share: a subclass says how one step goes."""
+
+    taps_of_a_layer: ClassVar[tuple[str, ...]]
+    layers: nn.ModuleList
+
+    def _add_taps(self) -> None:
+        taps = self.taps_of_a_layer
+        self.layers = nn.ModuleList(LayerTaps(taps, self.bidirectional) for _ in range(self.num_layers))
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """As torch.nn's: (output, the last states)."""
+        if not any(is_watched(place, *place.taps) for place in self._places()):
+            return super().forward(input, hx)
+        return self._step_by_step(input, hx)
+
+    def _places(self) -> Iterator[LayerTaps]:
+        """Where tensors are announced: each layer, then each layer's other direction, in the order of the weights."""
+        for layer in self.layers:
+            yield layer  # type: ignore[misc]
+            if self.bidirectional:
+                yield layer.reverse  # type: ignore[misc]
+
+    def step(
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+    ) -> tuple[Tensor, ...]:
+        """The states after one step: hidden, (batch, width), and an LSTM's cell.
+
+        projected   the input's part of all gates, (batch, gates · width)
+        """
+        raise NotImplementedError
+
+    # ---- the explicit path
+
+    def _step_by_step(self, given: Any, hx: Any) -> Any:
+        packed, lengths = isinstance(given, PackedSequence), None
+        if packed:
+            x, lengths = pad_packed_sequence(given, batch_first=True)  # in the order of the caller
+        else:
+            x = given[None] if given.ndim == 2 else given if self.batch_first else given.transpose(0, 1)
+        alone = not packed and given.ndim == 2
+        first = self._first_states(x, hx, alone)
+        hidden: Any = first if len(first) > 1 else first[0]
+        rows = given.data if packed else x if self.batch_first else x.transpose(0, 1)
+        self.check_forward_args(rows, hidden, given.batch_sizes if packed else None)  # torch's own
+        finals: list[States] = []
+        directions = 2 if self.bidirectional else 1
+        places = list(self._places())
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(directions):
+                n = layer * directions + direction
+                states = tuple(state[n] for state in first)
+                output, last = self._direction(x, states, self._weights_of(n), places[n], direction == 1, lengths)
+                outputs.append(output)
+                finals.append(last)
+            x = torch.cat(outputs, -1)
+            if self.dropout and self.training and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout)
+        last_states = [torch.stack(parts) for parts in zip(*finals, strict=True)]  # (layers · directions, batch, width)
+        if alone:
+            last_states = [state[:, 0] for state in last_states]
+        return self._output(x, given, lengths, alone), last_states[0] if len(last_states) == 1 else tuple(last_states)
+
+    def _output(self, x: Tensor, given: Any, lengths: Tensor | None, alone: bool) -> Any:
+        if lengths is not None:
+            enforce = given.sorted_indices is None
+            return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=enforce)
+        return x[0] if alone else x if self.batch_first else x.transpose(0, 1)
+
+    def _first_states(self, x: Tensor, hx: Any, alone: bool) -> States:
+        """(layers · directions, batch, width) each."""
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        widths = [self.proj_size or self.hidden_size]
+        widths += [self.hidden_size] if "cell" in self.taps_of_a_layer else []
+        if hx is None:
+            return tuple(x.new_zeros(count, len(x), width) for width in widths)
+        states = hx if isinstance(hx, tuple) else (hx,)
+        return tuple(state[:, None] for state in states) if alone else tuple(states)
+
+    def _weights_of(self, n: int) -> Weights:
+        layer, reverse = divmod(n, 2) if self.bidirectional else (n, 0)
+        end = f"l{layer}" + ("_reverse" if reverse else "")
+        return Weights(*(getattr(self, f"{name}_{end}", None) for name in Weights._fields))  # type: ignore[arg-type]
+
+    def _direction(
+        self,
+        x: Tensor,  # (batch, time, width)
+        states: States,
+        weights: Weights,
+        place: LayerTaps,
+        backwards: bool,
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, States]:
+        """The hidden states of every step, and the last states."""
+        time = x.shape[1]
+        projected = F.linear(x, weights.weight_ih, weights.bias_ih)  # (batch, time, gates · width)
+        taps = StepTaps(place, len(x), time)
+        for t in reversed(range(time)) if backwards else range(time):
+            real = None if lengths is None else (lengths > t).to(x.device)[:, None]
+            taps.at(t, real)
+            new = self.step(projected[:, t], states, weights, taps)
+            if real is not None:  # a text that has ended, or not begun, keeps its state
+                new = tuple(torch.where(real, after, before) for after, before in zip(new, states, strict=True))
+            states = new
+        return taps.announced("hidden"), states
+
+
+class StepTaps:
+    """Collects what the steps of one layer announce, and announces it when the last one is done."""
+
+    def __init__(self, place: LayerTaps, batch: int, time: int) -> None:
+        self.place, self.batch, self.time = place, batch, time
+        self._steps: dict[str, list[Tensor | None]] = {name: [None] * time for name in place.taps}
+        self._now = 0
+        self._real: Tensor | None = None
+
+    def at(self, t: int, real: Tensor | None) -> None:
+        """The step that is taken now; real: (batch, 1), which texts have it."""
+        self._now, self._real = t, real
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        """Announce `value`, (batch, width), as this step's `name`; returns it, or what is put in its place."""
+        if is_replaced(self.place, name):
+            row = self._stacked(name, value)
+            row[:, self._now] = value
+            value = replaced(self.place, name, row)[:, self._now]
+        self._steps[name][self._now] = value if self._real is None else value * self._real
+        return value
+
+    def _stacked(self, name: str, like: Tensor) -> Tensor:
+        """(batch, time, width), zero where a step is still to come."""
+        zero = torch.zeros_like(like)
+        return torch.stack([zero if step is None else step for step in self._steps[name]], 1)
+
+    def announced(self, name: str) -> Tensor:
+        """Announce everything; returns the tensor of this name, (batch, time, width)."""
+        whole = {}
+        for one, steps in self._steps.items():
+            like = next(step for step in steps if step is not None)
+            whole[one] = tap(self.place, one, self._stacked(one, like))  # a replacement says the same again
+        return whole[name]
+
+
+class RNN(RecurrentBase, nn.RNN):
+    """`torch.nn.RNN`: h = tanh(W x + U h + b), or relu."""
+
+    taps_of_a_layer = ("hidden",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        nn.RNN.__init__(self, *args, **kwargs)
+        self._add_taps()
+
+    def step(
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+    ) -> tuple[Tensor, ...]:
+        total = projected + F.linear(states[0], weights.weight_hh, weights.bias_hh)
+        return (taps("hidden", total.tanh() if self.nonlinearity == "tanh" else total.relu()),)
+
+
+class LSTM(RecurrentBase, nn.LSTM):
+    """`torch.nn.LSTM` (Hochreiter and Schmidhuber 1997), with projection (`proj_size`) where asked.
+
+    cell = forget_gate · cell + input_gate · candidate;  hidden = output_gate · tanh(cell)
+    """
+
+    taps_of_a_layer = ("input_gate", "forget_gate", "candidate", "output_gate", "cell", "hidden")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        nn.LSTM.__init__(self, *args, **kwargs)
+        self._add_taps()
+
+    def step(
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+    ) -> tuple[Tensor, ...]:
+        hidden, cell = states
+        i, f, g, o = (projected + F.linear(hidden, weights.weight_hh, weights.bias_hh)).chunk(4, -1)
+        input_gate, forget_gate = taps("input_gate", i.sigmoid()), taps("forget_gate", f.sigmoid())
+        candidate, output_gate = taps("candidate", g.tanh()), taps("output_gate", o.sigmoid())
+        cell = taps("cell", forget_gate * cell + input_gate * candidate)
+        hidden = output_gate * cell.tanh()
+        if weights.weight_hr is not None:
+            hidden = F.linear(hidden, weights.weight_hr)
+        return taps("hidden", hidden), cell
+
+
+class GRU(RecurrentBase, nn.GRU):
+    """`torch.nn.GRU` (Cho et al. 2014): hidden = (1 − update_gate) · candidate + update_gate · hidden.
+
+    The reset gate acts on what the candidate takes from the last state, its bias included.
+    """
+
+    taps_of_a_layer = ("reset_gate", "update_gate", "candidate", "hidden")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        nn.GRU.__init__(self, *args, **kwargs)
+        self._add_taps()
+
+    def step(
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+    ) -> tuple[Tensor, ...]:
+        (hidden,) = states
+        from_input = projected.chunk(3, -1)
+        from_state = F.linear(hidden, weights.weight_hh, weights.bias_hh).chunk(3, -1)
+        reset = taps("reset_gate", (from_input[0] + from_state[0]).sigmoid())
+        update = taps("update_gate", (from_input[1] + from_state[1]).sigmoid())
+        candidate = taps("candidate", (from_input[2] + reset * from_state[2]).tanh())
+        return (taps("hidden", (1 - update) * candidate + update * hidden),)
