@@ -25,7 +25,7 @@ from clearhead.nn.tracing import is_replaced, is_watched, replaced, tap
 States = tuple[Tensor, ...]  # hidden, and an LSTM's cell; (batch, width) each
 
 
-class Weights(NamedTuple):
+class LayerWeights(NamedTuple):
     """Of one direction of one layer, by torch's names."""
 
     weight_ih: Tensor  # (gates · hidden, input)
@@ -69,7 +69,7 @@ class RecurrentBase(nn.RNNBase):
                 yield layer.reverse  # type: ignore[misc]
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
     ) -> tuple[Tensor, ...]:
         """The states after one step: hidden, (batch, width), and an LSTM's cell.
 
@@ -125,16 +125,16 @@ class RecurrentBase(nn.RNNBase):
         states = hx if isinstance(hx, tuple) else (hx,)
         return tuple(state[:, None] for state in states) if alone else tuple(states)
 
-    def _weights_of(self, n: int) -> Weights:
+    def _weights_of(self, n: int) -> LayerWeights:
         layer, reverse = divmod(n, 2) if self.bidirectional else (n, 0)
         end = f"l{layer}" + ("_reverse" if reverse else "")
-        return Weights(*(getattr(self, f"{name}_{end}", None) for name in Weights._fields))  # type: ignore[arg-type]
+        return LayerWeights(*(getattr(self, f"{name}_{end}", None) for name in LayerWeights._fields))  # type: ignore[arg-type]
 
     def _direction(
         self,
         x: Tensor,  # (batch, time, width)
         states: States,
-        weights: Weights,
+        weights: LayerWeights,
         place: LayerTaps,
         backwards: bool,
         lengths: Tensor | None,
@@ -199,7 +199,7 @@ class RNN(RecurrentBase, nn.RNN):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
     ) -> tuple[Tensor, ...]:
         total = projected + F.linear(states[0], weights.weight_hh, weights.bias_hh)
         return (taps("hidden", total.tanh() if self.nonlinearity == "tanh" else total.relu()),)
@@ -218,7 +218,7 @@ class LSTM(RecurrentBase, nn.LSTM):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
     ) -> tuple[Tensor, ...]:
         hidden, cell = states
         i, f, g, o = (projected + F.linear(hidden, weights.weight_hh, weights.bias_hh)).chunk(4, -1)
@@ -244,7 +244,7 @@ class GRU(RecurrentBase, nn.GRU):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: Weights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
     ) -> tuple[Tensor, ...]:
         (hidden,) = states
         from_input = projected.chunk(3, -1)
