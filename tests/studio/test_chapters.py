@@ -11,7 +11,8 @@ import clearhead.studio
 from tests.studio.browser import CONTRAST, browser, settled, studio, visit  # noqa: F401 (fixtures)
 
 CHAPTERS = sorted(path.stem for path in (Path(clearhead.studio.__file__).parent / "web/chapters").glob("*.js"))
-SMALL = {"gpt2": "random-gpt2", "layers": "random-gpt2"}  # where another model has the same figures
+# Another model that is small, and how many figures it goes without: those that are about one shipped model.
+SMALL = {"gpt2": ("random-gpt2", 0), "layers": ("random-gpt2", 0), "why": ("random-gpt2", 1)}
 # Prose and words around figures in 中文 that hold no Chinese, or a run of English that was forgotten.
 ENGLISH = r"""
 () => [...document.querySelectorAll(".st-article h1, .st-lede, .st-prose, .st-control-name, .ch-question, figcaption")]
@@ -42,7 +43,7 @@ def words(page):
 
 
 @pytest.mark.parametrize("slug", CHAPTERS)
-def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch):  # noqa: F811
+def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch, tmp_path):  # noqa: F811
     with visit(browser, studio, f"/chapters/{slug}") as page:
         count = read_through(page)
         assert count >= 4
@@ -65,17 +66,19 @@ def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch):  # no
 
         asked = []
         page.on("request", lambda one: asked.append(one.post_data) if one.url.endswith("/api/ask") else None)
-        if slug in SMALL:  # another model too, and a quick one
-            page.locator(".st-bar select").select_option(SMALL[slug])
+        model, fewer = SMALL.get(slug, (None, 0))
+        if model is not None:
+            page.locator(".st-bar select").select_option(model)
         sentence = page.locator('.st-bar textarea[name="text"]')
         sentence.fill("Now " + sentence.input_value())
         page.wait_for_function("() => location.search.includes('text=Now')")
-        assert read_through(page) == count
+        assert read_through(page) == count - fewer
         after = page.locator(".ch-body").all_inner_texts()
-        assert any(old != new for old, new in zip(before, after, strict=True))  # numbers on a canvas are no text
+        assert any(old != new for old, new in zip(before, after, strict=False))  # numbers on a canvas are no text
         assert sum("Now " in question for question in asked) >= 2
 
         code = page.locator(".st-code code").last.inner_text()
+        monkeypatch.chdir(tmp_path)  # where it saves what it found
         monkeypatch.setattr("clearhead.load", studio.models.get)  # as the page has loaded them
         with contextlib.redirect_stdout(io.StringIO()) as said:
             exec(compile(code, slug, "exec"), {"__name__": "__main__"})

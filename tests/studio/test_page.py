@@ -342,6 +342,25 @@ def test_the_first_page_answers_at_once(browser, studio):  # noqa: F811
         assert page.evaluate(CONTRAST) == []
 
 
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_a_figure_stands_in_the_middle_and_names_what_is_written(width, browser, studio):  # noqa: F811
+    with visit(browser, studio, "/", width=width) as page:
+        page.locator(".st-bar select").select_option("translate-en-de")
+        page.get_by_label("Your sentence").fill("A young girl is playing with a brown dog.")
+        row = page.locator(".ch-row[aria-label^='␣spielt']")
+        row.wait_for()
+        settled(page)
+        assert row.get_attribute("aria-label") == "␣spielt (after ␣Mädchen)"
+        assert row.locator("text").all_text_contents() == ["␣Mädchen" if width > 500 else "␣Mädch…", "␣spielt"]
+        row.hover()
+        assert "␣playing" in page.locator(".ch-row.ch-lit[data-at^='k']").all_text_contents()
+        assert page.locator(".ch-row[data-at^='q']").last.get_attribute("aria-label") == "</s> (after .)"
+        boxes = page.evaluate("""() => [".st-live figure", ".ch-columns"].map((name) => {
+          const { left, right } = document.querySelector(name).getBoundingClientRect(); return [left, right]; })""")
+        most = min(1100, width - 32)
+        assert boxes == [pytest.approx([(width - most) / 2, (width + most) / 2], abs=1)] * 2
+
+
 def test_the_markup_of_prose_is_small_and_safe(browser, studio):  # noqa: F811
     text = "## One\n\n<img src=x> *two* **three** `four` {q:five}\n\n- [in](/lab)\n- [out](javascript:alert(1))"
     with visit(browser, studio, "/runs") as page:
