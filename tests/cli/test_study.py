@@ -42,7 +42,7 @@ def test_sentiment(folder, files, tmp_path):
     named = inside("study", "sentiment", "--train", str(turned), "--text", "sentence", "--label", "label", "-m", folder,
                    "--json")  # fmt: skip
     assert json.loads(named.stdout)["rows"][1]["accuracy"] == data["rows"][1]["accuracy"]
-    assert inside(*words, "--csv").stdout.startswith("features,sentences,accuracy,spread,standardised,test\n")
+    assert inside(*words, "--csv").stdout.startswith("features,sentences,accuracy,std,standardised,test\n")
 
 
 def test_sentiment_fine_tuned(folder, files, tmp_path):

@@ -52,7 +52,7 @@ def test_the_same_as_the_article_by_hand(folder, files):
     y, wanted = np.array([label for _, label in rows]), np.array([label for _, label in test])
     for row in found.rows:
         scores = cross_val_score(linear_model.LogisticRegression(max_iter=1000), x[row.features], y, cv=4)
-        assert (row.accuracy, row.spread) == pytest.approx((scores.mean(), scores.std()))
+        assert (row.accuracy, row.std) == pytest.approx((scores.mean(), scores.std()))
         scaled = make_pipeline(StandardScaler(), linear_model.LogisticRegression(max_iter=1000))
         assert row.standardised == pytest.approx(cross_val_score(scaled, x[row.features], y, cv=4).mean())
         fitted = linear_model.LogisticRegression(max_iter=1000).fit(x[row.features], y)
@@ -68,7 +68,7 @@ def test_the_same_as_the_article_by_hand(folder, files):
 
 def test_vectors_are_kept_and_found_again(folder, files, tmp_path, monkeypatch):
     pipe, heard = ch.load(folder, task="features"), []
-    first = sentiment(pipe, *files, cache=tmp_path / "kept", watch=lambda *said: heard.append(said))
+    first = sentiment(pipe, *files, cache=tmp_path / "kept", on_progress=lambda *said: heard.append(said))
     assert not first.cached and len(list((tmp_path / "kept").iterdir())) == 2
     assert ("Reading", 0, 90) in heard and ("Reading", 90, 90) in heard and ("Reading", 40, 40) in heard
     monkeypatch.setattr(type(pipe.model), "forward", None)  # nothing is computed again

@@ -14,7 +14,7 @@ from clearhead.cli.style import MODEL_HELP, open_model
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
-    from clearhead.studies.study import Watch
+    from clearhead.studies.study import OnProgress
     from clearhead.train.engine.log import Event, Watcher
 
 app = typer.Typer(help="Small experiments from well-known articles, each one command.", no_args_is_help=True)
@@ -70,11 +70,11 @@ def sentiment_command(
 
     named = text is not None or label is not None
     columns = {"text": _column(text or "0"), "label": _column(label or "1")} if named else None
-    with progress() as watch:
+    with progress() as on_progress:
         finding = sentiment(
             pipe, train, test, sentences=sentences, folds=folds, columns=columns, cache=cache or default_cache(),
             fine_tune=(out_folder or "runs/sentiment") if fine_tune else None, valid=valid, settings=settings or (),
-            watch=watch, watchers=[_steps(watch)],
+            on_progress=on_progress, watchers=[_steps(on_progress)],
         )  # fmt: skip
     show_finding(finding, as_json, as_csv, save, browse)
 
@@ -106,8 +106,8 @@ def features_command(
     pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import features
 
-    with progress() as watch:
-        finding = features(pipe, train, test, limit=limit, cache=cache, watch=watch)
+    with progress() as on_progress:
+        finding = features(pipe, train, test, limit=limit, cache=cache, on_progress=on_progress)
     show_finding(finding, as_json, as_csv, save, browse)
 
 
@@ -138,20 +138,20 @@ def similarity_command(
     pipe = open_model(model, task="features", device=device, instead=MASKED)
     from clearhead.studies import similarity
 
-    with progress() as watch:
-        finding = similarity(pipe, data, watch=watch)
+    with progress() as on_progress:
+        finding = similarity(pipe, data, on_progress=on_progress)
     show_finding(finding, as_json, as_csv, save, browse)
 
 
 # ---- while it goes
 
 
-def _steps(watch: Watch) -> Watcher:
+def _steps(on_progress: OnProgress) -> Watcher:
     """Fine-tuning as one more part of the work."""
 
     def hear(event: Event) -> None:
         if event["event"] == "step":
-            watch(f"Fine-tuning, loss {event['loss']:.2f}", event["step"], event["steps"])
+            on_progress(f"Fine-tuning, loss {event['loss']:.2f}", event["step"], event["steps"])
 
     return hear
 

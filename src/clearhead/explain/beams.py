@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import can_write, has_tokenizer
+from clearhead.explain.capabilities import can_generate, has_tokenizer
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_count
 from clearhead.explain.inference import eval_mode
@@ -210,7 +210,7 @@ def _answer(pipe: Pipeline, text: str, second: None, **values: Any) -> Beams:
 
 
 QUESTION = Question(
-    name="beams", kind="beams", group="answer", answer=_answer, checks=(has_tokenizer, can_write), text=False,
+    name="beams", kind="beams", group="answer", answer=_answer, checks=(has_tokenizer, can_generate), text=False,
     params=(
         Setting(name="num_beams", key="beams.num_beams", type=int, default=4, least=1, most=16),
         replace(NEW_TOKENS, key="write_at_most", default=12, least=1),

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import can_write, has_kv_cache, has_tokenizer
+from clearhead.explain.capabilities import can_generate, has_kv_cache, has_tokenizer
 from clearhead.explain.continuation import continued
 from clearhead.explain.finding import Finding
 from clearhead.explain.question import Question
@@ -168,6 +168,6 @@ def _answer(pipe: Pipeline, text: str, second: None, max_new_tokens: int) -> Cac
 
 
 QUESTION = Question(
-    name="cache", kind="cache", group="answer", answer=_answer, checks=(has_tokenizer, can_write, has_kv_cache),
+    name="cache", kind="cache", group="answer", answer=_answer, checks=(has_tokenizer, can_generate, has_kv_cache),
     params=(replace(NEW_TOKENS, key="write_at_most", default=12, least=1),),
 )  # fmt: skip

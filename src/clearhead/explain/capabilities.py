@@ -48,7 +48,7 @@ def _has_part(pipe: Pipeline, part: str) -> Reason:
     return None
 
 
-def says_words(pipe: Pipeline) -> Reason:
+def has_language_head(pipe: Pipeline) -> Reason:
     """For the logit lens and whatever else is about words."""
     if pipe.model.task == "permutation-lm":
         return say("explain.words_in_a_second_stream", family=pipe.model.family.title)
@@ -57,7 +57,7 @@ def says_words(pipe: Pipeline) -> Reason:
     return None
 
 
-def can_write(pipe: Pipeline) -> Reason:
+def can_generate(pipe: Pipeline) -> Reason:
     return None if pipe.model.can_generate else say("explain.does_not_write", task=pipe.model.task)
 
 
@@ -69,7 +69,7 @@ def has_probabilities(pipe: Pipeline) -> Reason:
 def has_outputs_to_attribute(pipe: Pipeline) -> Reason:
     model = pipe.model
     labels = model.head.labels_tokens and not model.is_encoder_decoder
-    return None if labels or model.task == "sequence-classification" else says_words(pipe)
+    return None if labels or model.task == "sequence-classification" else has_language_head(pipe)
 
 
 def answers_as_it_stands(pipe: Pipeline) -> Reason:

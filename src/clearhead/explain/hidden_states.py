@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import reads_one_input, says_words
+from clearhead.explain.capabilities import has_language_head, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_indices
 from clearhead.explain.inference import call, eval_mode
@@ -309,8 +309,8 @@ def _two_likeliest(
 
 
 QUESTION = Question(
-    name="hidden-states", kind="hidden-states", group="layers", answer=_answer, checks=(reads_one_input, says_words),
-    second="pair",
+    name="hidden-states", kind="hidden-states", group="layers", answer=_answer,
+    checks=(reads_one_input, has_language_head), second="pair",
     params=(
         replace(POSITIONS, key="hidden-states.positions"), chosen_word("hidden-states.chosen"),
         count("hidden-states.k", 5), TARGET,
@@ -318,7 +318,7 @@ QUESTION = Question(
 )  # fmt: skip
 COMPARISON_QUESTION = Question(
     name="comparison", kind="comparison", group="layers", answer=_answer_comparison,
-    checks=(reads_one_input, says_words), second="pair",
+    checks=(reads_one_input, has_language_head), second="pair",
     params=(
         Setting(name="candidates", key="comparison.candidates", type=str),
         replace(POSITION, key="comparison.position"), WRITTEN_SO_FAR,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import can_write, has_tokenizer
+from clearhead.explain.capabilities import can_generate, has_tokenizer
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_count
 from clearhead.explain.question import Question
@@ -129,6 +129,6 @@ def _answer(pipe: Pipeline, text: str, second: None, k: int, target: str | None)
 
 
 QUESTION = Question(
-    name="next-token", kind="next-tokens", group="answer", answer=_answer, checks=(has_tokenizer, can_write),
+    name="next-token", kind="next-tokens", group="answer", answer=_answer, checks=(has_tokenizer, can_generate),
     text=False, params=(count("next-token.k", 10), WRITTEN_SO_FAR),
 )  # fmt: skip

@@ -128,7 +128,7 @@ def _schemes(side: str, stack: Stack, length: int, layer: int) -> Iterator[Posit
     if isinstance(attention, Attention):
         module = f"layers.{layer}.attention"
         if attention.rotary is not None:
-            yield scheme("rotary", f"{module}.rotary", near, _turned(attention.rotary, length, device))
+            yield scheme("rotary", f"{module}.rotary", near, _rotated(attention.rotary, length, device))
         buckets = getattr(attention.relative, "buckets", None)
         if isinstance(buckets, RelativeBuckets):
             yield scheme("distance-bias", f"{module}.relative", apart, _by_distance(buckets, length), "head")
@@ -144,14 +144,14 @@ def _by_distance(buckets: RelativeBuckets, length: int) -> Tensor:
     return torch.cat((square[:, -1, :], square[:, 0, 1:]), -1).t()
 
 
-def _turned(rotary: Rotary, length: int, device: torch.device) -> Tensor:
+def _rotated(rotary: Rotary, length: int, device: torch.device) -> Tensor:
     """(length, rotated): the pair (1, 0) of every pair of dimensions, as the module turns it at each position."""
     size = rotary.rotated
     start = torch.zeros(size, device=device)
     start[slice(0, None, 2) if rotary.pairing == "neighbours" else slice(0, size // 2)] = 1.0
     ids = torch.arange(length, device=device)[None]
-    turned: Tensor = rotary(start.expand(1, 1, length, size), ids)[0, 0]
-    return turned
+    rotated: Tensor = rotary(start.expand(1, 1, length, size), ids)[0, 0]
+    return rotated
 
 
 # ---- as a question

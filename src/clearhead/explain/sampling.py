@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import can_write, has_tokenizer
+from clearhead.explain.capabilities import can_generate, has_tokenizer
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_count
 from clearhead.explain.inference import eval_mode
@@ -166,7 +166,7 @@ def _answer(pipe: Pipeline, text: str, second: None, k: int, **values: Any) -> S
 
 
 QUESTION = Question(
-    name="sampling", kind="sampling", group="answer", answer=_answer, checks=(has_tokenizer, can_write), text=False,
+    name="sampling", kind="sampling", group="answer", answer=_answer, checks=(has_tokenizer, can_generate), text=False,
     params=(
         Setting(name="temperature", key="sampling.temperature", type=float, default=1.0, least=0.01, most=100),
         Setting(name="top_k", key="sampling.top_k", type=int, least=1, most=1_000_000),

@@ -26,7 +26,7 @@ from clearhead.hub.weights import WEIGHT_FILES, write_tensors
 from clearhead.models import Model, family
 from clearhead.models.checkpoint import Entry
 from clearhead.nn.linear import Linear
-from clearhead.nn.lora import adapted, add_detours, lora_state, merge
+from clearhead.nn.lora import adapted, attach_adapters, lora_state, merge
 
 log = logging.getLogger("clearhead")
 WEIGHTS = "adapter_model.safetensors"
@@ -229,7 +229,7 @@ def load_adapter(model: Model, folder: str | os.PathLike[str]) -> Model:
     if {m.weight for m in chosen.values()} != set(factors):
         raise CheckpointError(f"{path} adapts tables of embeddings too; only matrices can be adapted here.")
     pairs = {p: (pair["A"].to(p.device), pair["B"].to(p.device)) for p, pair in factors.items()}
-    add_detours(model, chosen, pairs, scale, float(config.get("lora_dropout", 0.0)))
+    attach_adapters(model, chosen, pairs, scale, float(config.get("lora_dropout", 0.0)))
     for p, tensor in trained_fully.items():
         p.copy_(tensor)
         p.requires_grad_(True)

@@ -150,11 +150,11 @@ class FeaturesHead(Head):
 class LanguageHead(Head):
     """A score for every word of the vocabulary.
 
-    transform   BERT's extra step before the output matrix
-    shift       the label of a position is the next token (causal) rather than the token there (masked)
-    scale       multiplies the hidden states (T5 with a tied output: 1/√width)
-    output      what scores the words, where it is not one matrix (Transformer-XL)
-    ready       labels come shifted by the caller, though scores are the next token's (BART's decoder alone)
+    transform        BERT's extra step before the output matrix
+    shift            the label of a position is the next token (causal) rather than the token there (masked)
+    scale            multiplies the hidden states (T5 with a tied output: 1/√width)
+    output           what scores the words, where it is not one matrix (Transformer-XL)
+    labels_shifted   labels come shifted by the caller, though scores are the next token's (BART's decoder alone)
 
     Two attributes are set by who trains, and count in training only:
     smoothing   label smoothing: the share of the target that is spread over all words
@@ -173,12 +173,12 @@ class LanguageHead(Head):
         transform: nn.Module | None = None,
         scale: float = 1.0,
         output: nn.Module | None = None,
-        ready: bool = False,
+        labels_shifted: bool = False,
     ) -> None:
         super().__init__()
         self.transform = transform
         self.output = Linear(width, vocab_size, bias=bias) if output is None else output
-        self.shift, self.scale, self.ready = shift, scale, ready
+        self.shift, self.scale, self.labels_shifted = shift, scale, labels_shifted
         self.smoothing, self.chunk = 0.0, 0
 
     @property
@@ -204,12 +204,12 @@ class LanguageHead(Head):
         logits = tap(self, "logits", self.output(hidden if self.scale == 1.0 else hidden * self.scale))
         smoothing = self.smoothing if self.training else 0.0
         return Output(
-            logits=logits, loss=language_loss(logits, inputs.labels, self.shift and not self.ready, smoothing)
+            logits=logits, loss=language_loss(logits, inputs.labels, self.shift and not self.labels_shifted, smoothing)
         )
 
     def _loss_in_chunks(self, output: Linear, hidden: Tensor, labels: Tensor) -> Tensor:
         check_labels(labels, output.out_features, hidden)
-        if self.shift and not self.ready:
+        if self.shift and not self.labels_shifted:
             labels = F.pad(labels[:, 1:], (0, 1), value=-100)
         if self.transform is not None:  # only where a label asks for it: a masked model has few
             labelled = (labels != -100).reshape(-1).nonzero()[:, 0]

@@ -201,7 +201,7 @@ def head(config: Seq2SeqConfig, task: str) -> Head:
             words.output.bias.requires_grad_(False)  # published as a constant, which training leaves alone
         return words
     if task == "causal-lm":  # the published loss takes labels that are the next tokens already
-        return LanguageHead(width, config.target_size, bias=False, shift=True, ready=True)
+        return LanguageHead(width, config.target_size, bias=False, shift=True, labels_shifted=True)
     if task == "sequence-classification":
         rate: float = getattr(config, "classifier_dropout", 0.0)
         return SequenceHead(config, Summary(config, "end", dropout=rate), rate)

@@ -38,7 +38,7 @@ class LoRALinear(Linear):
         return f"{super().extra_repr()}, rank={len(self.lora_a)}, scale={self.scale:g}"
 
 
-def add_detours(
+def attach_adapters(
     model: nn.Module,
     chosen: Mapping[str, Linear],
     factors: Mapping[Tensor, tuple[Tensor, Tensor]],

@@ -22,7 +22,7 @@ from clearhead.errors import InputError
 from clearhead.pipeline import TextPipeline
 from clearhead.studies.frozen import Frozen, encoder, frozen, longest
 from clearhead.studies.probe import fitted, logistic_regression, scikit_learn
-from clearhead.studies.study import Study, Watch, silent
+from clearhead.studies.study import OnProgress, Study, silent
 from clearhead.train.data.formats import ENDINGS
 from clearhead.train.data.sources import Source, open_source
 from clearhead.train.data.types import Batch, Example
@@ -85,7 +85,7 @@ def features(
     strength: float = STRENGTH,
     steps: int = STEPS,
     cache: str | os.PathLike[str] | None = None,
-    watch: Watch = silent,
+    on_progress: OnProgress = silent,
 ) -> FeaturesStudy:
     """Compare the six choices on a tagging task. A word's vector is that of its first piece.
 
@@ -102,7 +102,7 @@ def features(
     objective.learn_labels(sources["train"].records())
     began = time.perf_counter()
     examples = {part: _examples(objective, s, limit if part == "train" else None) for part, s in sources.items()}
-    read = {part: frozen(pipe, objective, rows, _keep, "words for tagging", cache=cache, watch=watch)
+    read = {part: frozen(pipe, objective, rows, _keep, "words for tagging", cache=cache, on_progress=on_progress)
             for part, rows in examples.items()}  # fmt: skip
     reading = time.perf_counter() - began
     wanted = {part: [_tagged(example) for example in rows] for part, rows in examples.items()}
@@ -111,7 +111,7 @@ def features(
         raise InputError(f"All words of {sources['train'].name} have the same tag; there is nothing to learn.")
     rows = []
     for n, name in enumerate(CHOICES):
-        watch(f"Fitting: {name}", n, len(CHOICES))
+        on_progress(f"Fitting: {name}", n, len(CHOICES))
         began = time.perf_counter()
         x = CHOICES[name](read["train"])
         probe = fitted(logistic_regression(True, strength, steps), x, tags)
@@ -120,7 +120,7 @@ def features(
         f1, precision, recall, accuracy = (metrics[key] for key in ("f1", "precision", "recall", "accuracy"))
         seconds = time.perf_counter() - began
         rows.append(FeatureScore(name, x.shape[1], f1, precision, recall, accuracy, seconds))
-    watch("Fitting", len(CHOICES), len(CHOICES))
+    on_progress("Fitting", len(CHOICES), len(CHOICES))
     words = np.concatenate(wanted["test"])
     names = objective.labels.names
     return FeaturesStudy(

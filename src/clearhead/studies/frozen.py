@@ -18,7 +18,7 @@ from clearhead.errors import InputError
 from clearhead.files import atomic_paths, cache_folder
 from clearhead.models import Model
 from clearhead.pipeline import TextPipeline
-from clearhead.studies.study import Watch, silent
+from clearhead.studies.study import OnProgress, silent
 from clearhead.train.data.types import Batch, Example
 from clearhead.train.objectives.sequence import SequenceObjective
 
@@ -63,7 +63,7 @@ def frozen(
     *,
     batch_size: int = 32,
     cache: str | os.PathLike[str] | None = None,
-    watch: Watch = silent,
+    on_progress: OnProgress = silent,
 ) -> Frozen:
     """What `keep` takes from the model's layers, for every example in order.
 
@@ -79,7 +79,7 @@ def frozen(
     vectors: dict[str, list[np.ndarray]] = {}
     training = model.training
     model.eval()
-    watch("Reading", 0, len(examples))
+    on_progress("Reading", 0, len(examples))
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
         batch = objective.collate([examples[n] for n in chosen]).to(model.device)
@@ -89,7 +89,7 @@ def frozen(
             column = vectors.setdefault(name, [np.zeros(0)] * len(examples))
             for n, row in zip(chosen, rows, strict=True):
                 column[n] = row.float().cpu().numpy()
-        watch("Reading", start + len(chosen), len(examples))
+        on_progress("Reading", start + len(chosen), len(examples))
     model.train(training)
     if place is not None:
         _write(place, vectors)

@@ -22,7 +22,7 @@ def scikit_learn(part: str) -> Any:
 def logistic_regression(standardised: bool = False, strength: float = 1.0, steps: int = 1000) -> Any:
     """With scikit-learn's own settings, and time enough to converge.
 
-    standardised   features get mean 0 and spread 1 first, so that vectors of any scale are judged alike
+    standardised   features get mean 0 and variance 1 first, so that vectors of any scale are judged alike
     strength       how freely the weights may grow (scikit-learn's C)
     """
     made = scikit_learn("linear_model").LogisticRegression(C=strength, max_iter=steps)

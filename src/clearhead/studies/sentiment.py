@@ -23,7 +23,7 @@ from clearhead.models.sentence import Pooling
 from clearhead.pipeline import TextPipeline
 from clearhead.studies.frozen import Frozen, frozen, longest
 from clearhead.studies.probe import logistic_regression, scikit_learn
-from clearhead.studies.study import Study, Watch, silent
+from clearhead.studies.study import OnProgress, Study, silent
 from clearhead.train import train as run_recipe
 from clearhead.train.data.sources import Source, open_source
 from clearhead.train.data.types import Batch, Example
@@ -37,8 +37,8 @@ FINE_TUNED = "fine-tuned"
 @dataclass(frozen=True)
 class ClassifierScore:
     """
-    accuracy       the mean over the folds of cross-validation, and its spread (one standard deviation)
-    standardised   the same mean for features brought to mean 0 and spread 1 first
+    accuracy       the mean over the folds of cross-validation, and its standard deviation, `std`
+    standardised   the same mean for features brought to mean 0 and variance 1 first
     test           on the test file, which nothing was fitted to
 
     None: not measured.
@@ -47,7 +47,7 @@ class ClassifierScore:
     features: str
     sentences: int  # that were learned from
     accuracy: float | None
-    spread: float | None
+    std: float | None
     standardised: float | None
     test: float | None
 
@@ -84,7 +84,7 @@ def sentiment(
     fine_tune: str | os.PathLike[str] | None = None,
     valid: Any = None,
     settings: Iterable[str] = (),
-    watch: Watch = silent,
+    on_progress: OnProgress = silent,
     watchers: Iterable[Watcher] = (),
 ) -> SentimentStudy:
     """How well a regression on frozen vectors tells the labels apart, and optionally how much fine-tuning adds.
@@ -107,7 +107,7 @@ def sentiment(
         "train": _examples(objective, sources["train"], sentences),
         **({"test": _examples(objective, sources["test"])} if "test" in sources else {}),
     }
-    read = {part: _vectors(pipe, objective, rows, cache, watch) for part, rows in examples.items()}
+    read = {part: _vectors(pipe, objective, rows, cache, on_progress) for part, rows in examples.items()}
     reading = time.perf_counter() - began
     wanted = {part: np.array([example["label"] for example in rows]) for part, rows in examples.items()}
     _check_folds(wanted["train"], folds, objective)
@@ -115,9 +115,9 @@ def sentiment(
     began = time.perf_counter()
     rows = []
     for n, name in enumerate(POOLINGS):
-        watch("Regression", n, len(POOLINGS))
+        on_progress("Regression", n, len(POOLINGS))
         rows.append(_score(name, read, wanted, folds))
-    watch("Regression", len(POOLINGS), len(POOLINGS))
+    on_progress("Regression", len(POOLINGS), len(POOLINGS))
     seconds = {"reading": reading, "regressions": time.perf_counter() - began}
     if fine_tune is not None:
         began = time.perf_counter()
@@ -153,13 +153,13 @@ def _examples(objective: Classification, source: Source, limit: int | None = Non
 
 
 def _vectors(
-    pipe: TextPipeline, objective: Classification, examples: list[Example], cache: Any, watch: Watch
+    pipe: TextPipeline, objective: Classification, examples: list[Example], cache: Any, on_progress: OnProgress
 ) -> Frozen:
     def keep(states: tuple[Tensor, ...], batch: Batch) -> dict[str, list[Tensor]]:
         mask = batch.inputs["attention_mask"]
         return {name: list(pool(states[-1], mask)) for name, pool in POOLINGS.items()}
 
-    return frozen(pipe, objective, examples, keep, "cls, mean of the last layer", cache=cache, watch=watch)
+    return frozen(pipe, objective, examples, keep, "cls, mean of the last layer", cache=cache, on_progress=on_progress)
 
 
 def _check_folds(labels: np.ndarray, folds: int, objective: Classification) -> None:

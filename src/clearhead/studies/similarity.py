@@ -18,7 +18,7 @@ from clearhead.errors import InputError
 from clearhead.models.sentence import Pooling
 from clearhead.pipeline import TextPipeline
 from clearhead.studies.frozen import encoder, frozen, longest
-from clearhead.studies.study import Study, Watch, silent
+from clearhead.studies.study import OnProgress, Study, silent
 from clearhead.train.data.sources import open_source
 from clearhead.train.data.types import Batch, Example
 from clearhead.train.objectives.fields import number_of, text_of
@@ -153,7 +153,7 @@ def similarity(
     data: Any = None,
     *,
     cache: str | os.PathLike[str] | None = None,
-    watch: Watch = silent,
+    on_progress: OnProgress = silent,
 ) -> SimilarityStudy:
     """How well cosines of different vectors tell sentences that mean the same from others.
 
@@ -171,7 +171,7 @@ def similarity(
     number = {text: n for n, text in enumerate(texts)}
     first, second = np.array([[number[text] for text in pair] for pair in both]).T
     rows = []
-    for name, table in _vectors(pipe, texts, cache, watch).items():
+    for name, table in _vectors(pipe, texts, cache, on_progress).items():
         unit = table / np.linalg.norm(table, axis=1, keepdims=True).clip(1e-12)
         every = (unit[first] * unit[second]).sum(1)
         cosines, trapped = every[: len(pairs)], every[len(pairs) :]
@@ -210,7 +210,7 @@ class _Texts(SequenceObjective):
         return Batch(self.inputs(examples), {}, 0)
 
 
-def _vectors(pipe: TextPipeline, texts: list[str], cache: Any, watch: Watch) -> dict[str, np.ndarray]:
+def _vectors(pipe: TextPipeline, texts: list[str], cache: Any, on_progress: OnProgress) -> dict[str, np.ndarray]:
     """The vectors of every pooling: (texts, width)."""
     head: nn.Module | None = None if pipe.sentence is None else pipe.sentence.head
     encoder(pipe)
@@ -223,7 +223,7 @@ def _vectors(pipe: TextPipeline, texts: list[str], cache: Any, watch: Watch) -> 
     reader = _Texts(pipe.tokenizer, longest(pipe))
     examples = [reader.ids_of(text) for text in texts]
     kept = f"similarity {'' if head is None else head}"
-    read = frozen(pipe, reader, examples, keep, kept, cache=cache, watch=watch)
+    read = frozen(pipe, reader, examples, keep, kept, cache=cache, on_progress=on_progress)
     vectors = {name: read[name] for name in read.vectors}
     own = {OWN: vectors.pop(OWN)} if OWN in vectors else {}
     mean = vectors["mean"]

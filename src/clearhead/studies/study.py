@@ -8,11 +8,11 @@ from typing import Any
 
 from clearhead.explain.finding import Finding
 
-Watch = Callable[[str, int, int], None]  # hears what is being done, how much of it is done, and how much there is
+OnProgress = Callable[[str, int, int], None]  # hears what is being done, how much of it is done, and how much there is
 
 
 def silent(doing: str, done: int, total: int) -> None:
-    """For those who do not watch."""
+    """Says nothing."""
 
 
 class Study(Finding):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from clearhead.errors import CheckpointError, InputError
 from clearhead.models import Model
 from clearhead.nn.linear import Linear
-from clearhead.nn.lora import adapted, add_detours, lora_state
+from clearhead.nn.lora import adapted, attach_adapters, lora_state
 from clearhead.nn.tracing import compile_pattern
 from clearhead.train.engine.optim import check_names
 
@@ -59,7 +59,7 @@ def add_lora(
     for module in chosen.values():
         if module.weight not in factors:  # layers that share a matrix (ALBERT) share its detour
             factors[module.weight] = _drawn(module, rank)
-    add_detours(model, chosen, factors, alpha / rank, dropout)
+    attach_adapters(model, chosen, factors, alpha / rank, dropout)
     for part in trained_fully:
         part.requires_grad_(True)
     return model

@@ -69,7 +69,7 @@ class CausalLM(RunningText):
 
     def training_module(self, model: Model) -> nn.Module:
         head = model.language_head
-        if model.is_encoder_decoder or head is None or not head.shift or head.ready:
+        if model.is_encoder_decoder or head is None or not head.shift or head.labels_shifted:
             raise InputError(
                 f"The {model.family.title} model does not shift its labels by itself, so it cannot learn causal-lm. "
                 "Choose a family that writes on from a text, such as gpt2."

@@ -17,7 +17,7 @@ def draw_sentiment(finding: Any, width: int) -> Iterator[RenderableType]:
     table.add_row("commoner label", "", _percent(finding.majority), "", _percent(finding.majority_test), "")
     for row in finding.rows:
         accuracy = row.test if row.test is not None else row.accuracy
-        cells = (_percent(row.accuracy, row.spread), _percent(row.standardised), _percent(row.test))
+        cells = (_percent(row.accuracy, row.std), _percent(row.standardised), _percent(row.test))
         table.add_row(Text(row.features), f"{row.sentences:,}", *cells, _bar(accuracy or 0.0))
     yield table
     spent = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in finding.seconds.items())
@@ -65,10 +65,10 @@ def _table(model: str, *columns: str) -> Table:
     return table
 
 
-def _percent(value: float | None, spread: float | None = None) -> str:
+def _percent(value: float | None, std: float | None = None) -> str:
     if value is None:
         return "–"
-    return f"{value:.1%}" if spread is None else f"{value:.1%} ± {100 * spread:.1f}"
+    return f"{value:.1%}" if std is None else f"{value:.1%} ± {100 * std:.1f}"
 
 
 def _bar(fraction: float) -> Text:
