@@ -46,8 +46,13 @@ def test_models_lists_and_describes():
     assert "shared" in text
     data = json.loads(inside("models", "describe", "gpt3-175b", "--json").stdout)
     assert data["parameters"] == 174_604_259_328 == sum(p["parameters"] for p in data["parts"])
-    shipped = [card["name"] for card in json.loads(inside("models", "--json").stdout)["shipped"]]
-    assert "random-gpt2" in shipped
+    shipped = {card["name"]: card for card in json.loads(inside("models", "--json").stdout)["shipped"]}
+    assert shipped["random-gpt2"]["verb"] == "generate" and shipped["random-gpt2"]["bytes"] is None
+    assert shipped["sentiment"]["verb"] == "classify" and 6e6 < shipped["sentiment"]["bytes"] < 8e6
+    lines = listing.splitlines()  # what ships comes first: name, verb, size, what it is
+    assert lines[0].split() == ["shipped", "model", "verb", "size", "what", "it", "is"]
+    assert lines[1].split()[:2] == ["stories", "generate"] and "old children's book" in lines[1]
+    assert listing.index("random-gpt2") < listing.index("published sizes")
     assert "39.5 BLEU" in inside("models", "card", "translate-en-de").output
     assert "7,578,624" in inside("models", "describe", "translate-en-de").output
 

@@ -10,25 +10,29 @@ from clearhead.cli.style import note, open_model, out, print_json, waiting
 
 if TYPE_CHECKING:
     from clearhead.hub.describe import Description
+    from clearhead.zoo import Card
 
-app = typer.Typer(help="List families, presets and shipped models; describe or export one.", rich_markup_mode="rich")
+app = typer.Typer(
+    help="List shipped models, families and their published sizes; describe or export one.", rich_markup_mode="rich"
+)
 
 
 @app.callback(invoke_without_command=True)
 def listing(
     context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """List the families Clearhead knows, their published sizes, and the models that ship with it."""
+    """List the models that ship with Clearhead, then the families it knows and their published sizes."""
     if context.invoked_subcommand is not None:
         return
     with waiting("Looking …"):
         from clearhead import zoo
         from clearhead.models import families
 
-        known = families()
+        known, shipped = families(), [_shipped(card) for card in zoo.cards().values()]
     if as_json:
         print_json(
             {
+                "shipped": shipped,
                 "families": [
                     {
                         "name": f.name,
@@ -38,12 +42,22 @@ def listing(
                     }
                     for f in known
                 ],
-                "shipped": [{"name": c.name, "family": c.family, "about": c.about} for c in zoo.cards().values()],
             }
         )
         return
     from rich.table import Table
 
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("shipped model", "verb", "size"):
+        table.add_column(column, no_wrap=True, justify="right" if column == "size" else "left")
+    table.add_column("what it is", overflow="fold")
+    for row in shipped:
+        size = "" if row["bytes"] is None else _size(row["bytes"])
+        table.add_row(f"[bold]{row['name']}[/bold]", row["verb"], size, row["about"])
+    out().print(table)
+    if not zoo.is_installed():
+        out().print(zoo.hint("").strip(), markup=False)
+    out().print()
     table = Table(box=None, padding=(0, 2, 1, 0), header_style="dim")
     for column in ("family", "published sizes (presets)", "tasks"):
         table.add_column(column, overflow="fold")
@@ -54,15 +68,36 @@ def listing(
             ", ".join(family.architectures),
         )
     out().print(table)
-    shipped = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    shipped.add_column("shipped model", no_wrap=True)
-    shipped.add_column("what it is", overflow="fold")
-    for card in zoo.cards().values():
-        shipped.add_row(f"[bold]{card.name}[/bold]", card.about)
-    out().print(shipped)
-    if not zoo.is_installed():
-        out().print(zoo.hint("").strip(), markup=False)
-    out().print("\nWhat one is made of:  clearhead models describe gpt2-xl", style="dim")
+    out().print("What one is made of:  clearhead models describe gpt2-xl", style="dim")
+
+
+# The verb that a head is for.
+VERBS = {
+    "causal-lm": "generate",
+    "masked-lm": "fill",
+    "pretraining": "fill",
+    "seq2seq-lm": "translate",
+    "sequence-classification": "classify",
+    "token-classification": "tag",
+    "question-answering": "answer",
+    "features": "embed",
+}
+
+
+def _shipped(card: Card) -> dict[str, Any]:
+    """A shipped model in plain data: what it is for, and what its weights take on the disk (None: it has no files)."""
+    from clearhead import hub
+    from clearhead.hub import read_config
+    from clearhead.models import family
+
+    own, task, size = family(card.family), "", None
+    if card.folder is not None:
+        raw = read_config(hub.transformer_folder(card.folder))[2]
+        task = "features" if hub.is_sentence_folder(card.folder) else own.task_of(str(raw["architectures"][0])) or ""
+        size = sum(path.stat().st_size for path in card.folder.rglob("*.safetensors"))
+    task = task or own.default_task
+    verb = VERBS.get(task, "")
+    return {"name": card.name, "family": card.family, "task": task, "verb": verb, "bytes": size, "about": card.about}
 
 
 @app.command()
