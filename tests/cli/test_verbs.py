@@ -168,6 +168,8 @@ def test_entities_are_marked_in_their_text():
     lines = [line.rstrip() for line in console.export_text().splitlines()]
     assert lines[0].replace("\u00a0", " ") == "Ada PER met Bo PER in Ulm LOC."
     assert lines[2:] == ["LOC  Ulm 70.0%", "PER  Ada 90.0%  Bo 80.0%"]
+    console.print(draw_entities(text, found, colours=False))
+    assert "[Ada\u00a0PER] met [Bo\u00a0PER] in [Ulm\u00a0LOC]." in console.export_text()
 
 
 # ---- answer
@@ -375,10 +377,11 @@ def test_search_says_what_is_wrong(models, here, words, says):
         (["tag", "hi"], "clearhead train tagging"),
         (["answer", "who?", "a cat"], "clearhead train question-answering"),
         (["summarize", "hi"], "clearhead train"),
-        (["classify", "hi", "-m", "someone/unknown"], "--model sentiment"),
-        (["fill", "hi [MASK]", "-m", "someone/unknown"], "--model bert-mini"),
-        (["translate", "hi", "-m", "someone/unknown"], "--model translate-en-de"),
-        (["generate", "hi", "-m", "someone/unknown"], "--model stories"),
+        (["classify", "hi", "-m", "someone/unknown"], "here already: sentiment"),
+        (["fill", "hi [MASK]", "-m", "someone/unknown"], "here already: bert-mini"),
+        (["translate", "hi", "-m", "someone/unknown"], "here already: translate-en-de"),
+        (["generate", "hi", "-m", "someone/unknown"], "here already: stories"),
+        (["classify", "hi", "-m", "someone/bert-large"], "hub's cache.*here already: sentiment.$"),
     ],
 )
 def test_a_model_that_is_not_here(here, monkeypatch, words, says):

@@ -46,25 +46,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("generate")(generate.command)
-app.command("next")(next_token.command)
-app.command("classify")(classify.command)
-app.command("tag")(tag.command)
-app.command("answer")(answer.command)
-app.command("translate")(translate.command)
-app.command("summarize")(summarize.command)
-app.command("search")(search.command)
-app.command("fill")(fill.command)
-app.command("embed")(embed.command)
-app.command("explain")(explain.command)
-app.command("walk")(walk.command)
-app.command("tokenize")(tokenize.command)
-app.command("train")(train.command)
-app.command("evaluate")(evaluate.command)
-app.command("studio")(studio.command)
-app.add_typer(study.app, name="study")
-app.add_typer(models.app, name="models")
-app.add_typer(bench.app, name="bench")
+_VERBS = {
+    "Use a model": {
+        "generate": generate, "classify": classify, "tag": tag, "answer": answer, "translate": translate,
+        "summarize": summarize, "search": search, "fill": fill, "embed": embed,
+    },
+    "Look inside": {
+        "walk": walk, "explain": explain, "next": next_token, "tokenize": tokenize, "models": models, "studio": studio,
+    },
+    "Train and measure": {"train": train, "evaluate": evaluate, "study": study, "bench": bench},
+}  # fmt: skip
+for _panel, _verbs in _VERBS.items():
+    for _name, _verb in _verbs.items():
+        if hasattr(_verb, "app"):  # a verb with verbs of its own
+            app.add_typer(_verb.app, name=_name, rich_help_panel=_panel)
+        else:
+            app.command(_name, rich_help_panel=_panel)(_verb.command)
 
 
 def _version(asked: bool) -> None:

@@ -73,13 +73,16 @@ class _NoteHandler(logging.Handler):
         note(f"Note: {record.getMessage()}")
 
 
-def _shipped(name: str, instead: str) -> str:
-    """A sentence for who has no network, where the model that was asked for is not here."""
+def _with_shipped(error: CheckpointError, name: str, instead: str) -> CheckpointError:
+    """The error, naming the shipped model that would do for this verb, where the one that was asked for is not here."""
     from clearhead import zoo
     from clearhead.hub import user_path
 
-    here = user_path(name).exists() or name in zoo.cards() or instead not in zoo.cards()
-    return "" if here or name == instead else f" Shipped with Clearhead, and here already: --model {instead}"
+    if user_path(name).exists() or name in zoo.cards() or not instead:
+        return error
+    guess = zoo.shipped_instead(zoo.stand_in(name))
+    message = str(error).replace(guess, "") if guess else str(error)
+    return CheckpointError(f"{message}{zoo.shipped_instead(instead)}")
 
 
 def open_model(
@@ -106,7 +109,7 @@ def open_model(
         try:
             pipe: TextPipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
         except CheckpointError as error:
-            raise CheckpointError(f"{error}{_shipped(name, instead)}") from None
+            raise _with_shipped(error, name, instead) from None
     if name in zoo.cards() and name.startswith("random-"):
         note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
     return pipe

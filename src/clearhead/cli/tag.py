@@ -55,7 +55,7 @@ def command(
     def show(read: Read, found: list[Any], many: bool) -> None:
         from clearhead.views.terminal.results import draw_entities, draw_words
 
-        out().print(draw_words(found) if words else draw_entities(read[0], found))
+        out().print(draw_words(found) if words else draw_entities(read[0], found, out().is_terminal))
         if many:
             out().print()
 

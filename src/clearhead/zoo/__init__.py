@@ -84,6 +84,33 @@ def check_installed(name: str) -> None:
 
 
 def hint(name: str, also: Iterable[str] = ()) -> str:
-    """What to say of a name that is none: one that is like it (here or among `also`), or how to get the models."""
+    """What to say of a name that is none: one that is like it (here or among `also`), or of its kind, or how to get the
+    models."""
     near = did_you_mean(name, [*cards(), *also])
-    return near if is_installed() or "/" in name else say("errors.zoo_not_installed", near=near)
+    if "/" in name:
+        return f"{near}{shipped_instead(stand_in(name))}"
+    return near if is_installed() else say("errors.zoo_not_installed", near=near)
+
+
+# What a hub id may contain -> a model of that kind; the first that fits and ships counts.
+_KINDS = (
+    ("en-de", "translate-en-de"),
+    ("en-fr", "translate-en-fr"),
+    ("en-zh", "translate-en-zh"),
+    ("opus-mt nllb m2m mbart t5", "translate-en-de"),
+    ("sst sentiment", "sentiment"),
+    ("sentence minilm", "sentences"),
+    ("bert electra mpnet minilm", "bert-mini"),
+    ("gpt", "stories"),
+)
+
+
+def stand_in(hub_id: str) -> str:
+    """The shipped model that is most like a published one, as far as its name tells; "" where it does not."""
+    name = hub_id.lower()
+    return next((ours for words, ours in _KINDS if ours in cards() and any(one in name for one in words.split())), "")
+
+
+def shipped_instead(name: str) -> str:
+    """A sentence for who has no network; empty where the package with the models is missing."""
+    return f" Shipped with Clearhead, and here already: {name}." if name in cards() else ""

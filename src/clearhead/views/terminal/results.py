@@ -40,14 +40,16 @@ def label_line(text: str, best: Any, label_width: int, width: int, numbers: bool
 # ---- entities
 
 
-def draw_entities(text: str, entities: Sequence[Any]) -> RenderableType:
-    """The text with its entities underlined, each with its label behind it; under it a line for each label."""
+def draw_entities(text: str, entities: Sequence[Any], colours: bool = True) -> RenderableType:
+    """The text with its entities underlined (without colours in brackets), each with its label behind it; under it a
+    line for each label."""
     hues = {label: HEADS[n % len(HEADS)] for n, label in enumerate(sorted({one.label for one in entities}))}
     shown, at = Text(), 0
     for one in sorted(entities, key=lambda one: one.start):
         shown.append(text[at : one.start])
+        shown.append("" if colours else "[")
         shown.append(text[one.start : one.end], style=f"underline {hues[one.label]}")
-        shown.append(f"\u00a0{one.label}", style=f"dim {hues[one.label]}")
+        shown.append(f"\u00a0{one.label}" + ("" if colours else "]"), style=f"dim {hues[one.label]}")
         at = one.end
     shown.append(text[at:])
     if not entities:
@@ -62,9 +64,9 @@ def draw_entities(text: str, entities: Sequence[Any]) -> RenderableType:
 def draw_words(words: Sequence[Any]) -> RenderableType:
     """Every word with its tag, a line each."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    labels = sorted({word.label for word in words} - {"O"})
+    kinds = sorted({word.label.split("-", 1)[-1] for word in words} - {"O"})  # B-PER and I-PER have one hue
     for word in words:
-        style = "dim" if word.label == "O" else HEADS[labels.index(word.label) % len(HEADS)]
+        style = "dim" if word.label == "O" else HEADS[kinds.index(word.label.split("-", 1)[-1]) % len(HEADS)]
         table.add_row(Text(one_line(word.text)), Text(word.label, style=style), Text(f"{word.score:7.2%}", style="dim"))
     return table
 
