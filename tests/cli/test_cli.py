@@ -114,7 +114,7 @@ def test_walk():
     for word in ("Embedding", "Query, key, value", "softmax", "layers.1.attention.weights", "hidden", "The next token"):
         assert word in text
     assert json.loads(inside("walk", "The robot", "--json").stdout)["layer"] == 0
-    assert inside("walk", "The robot", "--csv").stdout.startswith("step,title,tap,what,place,number\n")
+    assert inside("walk", "The robot", "--csv").stdout.startswith("step,title,tap,label,place,number\n")
 
 
 def test_walk_fits_a_narrow_terminal():

@@ -191,6 +191,7 @@ def test_answer(models, here):
     (here / "notes" / "a.md").write_text("the mat\n\n" + passage.replace(". ", ".\n"))
     inside = data("answer", question, "--file", "notes", "-m", models["reader"])
     assert inside["source"].endswith("a.md") and inside["line"] in (1, 3)
+    assert inside["context"][inside["start"] : inside["end"]] == inside["answer"]
     assert best[0].text in run("answer", question, *passages, "-m", models["reader"]).output
 
 

@@ -152,7 +152,8 @@ def _plain(answer: Answer, passages: list[Passage] | None = None) -> dict[str, A
     number = row.pop("passage")
     if passages is None:
         return row
-    return row | {"passage": number, "source": passages[number].source, "line": passages[number].line}
+    found = passages[number]
+    return row | {"passage": number, "context": found.text, "source": found.source, "line": found.line}
 
 
 def _best(answers: list[dict[str, Any]]) -> dict[str, Any]:

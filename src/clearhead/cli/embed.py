@@ -61,11 +61,10 @@ def command(
         job.write(files, lambda vector: {"vector": vector}, as_json)
         return
     found, stopped = job.collect()
-    kept = [(read[0], vector) for read, vector in found if vector is not None]
     if as_json:
-        entries = [{"text": text, "vector": vector.tolist()} for text, vector in kept]
+        entries = [{"text": "".join(read), "vector": None if row is None else row.tolist()} for read, row in found]
         print_json({"model": model, "embeddings": entries})
-    elif kept:
+    elif kept := [(read[0], vector) for read, vector in found if vector is not None]:
         import torch
 
         _show([text for text, _ in kept], torch.stack([vector for _, vector in kept]))
