@@ -67,6 +67,23 @@ def test_a_damaged_tokenizer_keeps_no_model_from_loading(folder, name, content, 
         pipe.fill("the [MASK]")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "announced", "why"),
+    [
+        ("spiece.model", b"\x0a\xff\xff junk", "AlbertTokenizer", "not a SentencePiece model"),
+        ("vocab.txt", b"[PAD]\n[UNK]\n", "OwnTokenizer", "OwnTokenizer, which cannot be rebuilt"),
+        ("vocab.json", b"{}", "GPT2Tokenizer", "holds no tokenizer"),  # without merges.txt
+        ("vocab.json", b"{}", "XLMTokenizer", "cannot be rebuilt"),
+    ],
+)
+def test_nor_do_older_files(folder, name, content, announced, why):
+    (folder / "tokenizer.json").unlink()
+    (folder / name).write_bytes(content)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": announced}))
+    with pytest.raises(TokenizerError, match=why):
+        _ = ch.load(folder).tokenizer
+
+
 @pytest.mark.parametrize("error", [panics, lambda _: 1 / 0], ids=["a panic", "any exception"])
 def test_whatever_the_library_raises_is_a_reason_not_a_crash(folder, error, monkeypatch):
     monkeypatch.setattr(Backend, "from_buffer", error)

@@ -135,6 +135,11 @@ def test_m2m_100_keeps_ids_in_vocab_json(tmp_path, bpe, codes):
     assert tok.target.encode("the man") == theirs(text_target="the man")["input_ids"]
     same_targets(tok, theirs, list(PLAIN), list(reversed(PLAIN)))
     assert tok.decode(tok.encode("The man walked"), skip_special_tokens=True) == "The man walked"
+    assert {f"__{code}__" for code in theirs.lang_code_to_id} <= set(tok.all_special_tokens)
+    tok.save(tmp_path / "saved")
+    ours, theirs = load_tokenizer(tmp_path / "saved"), transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert ours.encode("The man walked") == theirs.encode("The man walked") == tok.encode("The man walked")
+    assert theirs.decode(tok.encode("The man walked"), skip_special_tokens=True) == "The man walked"
 
 
 def test_languages_survive_saving(tmp_path, unigram):
@@ -149,6 +154,14 @@ def test_languages_survive_saving(tmp_path, unigram):
         assert again.encode(text) == tok.encode(text)
         assert again.target.encode(text) == tok.target.encode(text)
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "b").encode("the man") == tok.encode("the man")
+
+
+def test_a_target_language_that_the_model_does_not_know_is_named(tmp_path, unigram, caplog):
+    config = {"tokenizer_class": "MBart50Tokenizer", "src_lang": "fi_FI", "tgt_lang": "kan_Deva"}
+    folder(tmp_path, {"sentencepiece.bpe.model": unigram}, config)
+    tok = load_tokenizer(tmp_path)
+    assert (tok.src_lang, tok.tgt_lang) == ("fi_FI", None)
+    assert "'kan_Deva', is no language" in caplog.text
 
 
 def test_no_languages(tmp_path, unigram):

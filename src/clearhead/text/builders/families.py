@@ -137,7 +137,7 @@ FAMILIES = (
         MergesFiles(BOS_EOS, saved_class="GPT2Tokenizer"),
         {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"},
         ("GPT2Tokenizer", "CodeGenTokenizer"),
-        ("gpt2", "gpt_neo", "gptj", "opt", "codegen", "phi"),
+        ("gpt2", "gpt3", "gpt_neo", "gptj", "opt", "codegen", "phi"),
         settings={"add_prefix_space": False},
         override=override_prefix_space,
         options=("add_prefix_space", "add_bos_token", "add_eos_token"),
@@ -296,7 +296,7 @@ FAMILIES = (
         SentencePieceFiles(END_ONCE, layout=pegasus_layout),
         {**_T5_TOKENS, "mask_token": "<mask_2>"},
         ("PegasusTokenizer",),
-        ("pegasus",),
+        ("pegasus", "bigbird_pegasus"),
         options=("offset", "mask_token_sent"),
     ),
     TokenizerFamily(

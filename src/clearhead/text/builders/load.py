@@ -113,10 +113,10 @@ def _open_older(folder: Path, piece_file: Path | None = None) -> Tokenizer:
     _apply_settings(backend, declared)
     if files.template is not None:
         files.template.wrap(backend, contents(named), declared.config)
-    if built.named_tokens:  # the vocabulary has special tokens of its own: those without a name come along
-        known = {content_of(token) for token in (*named.values(), *declared.extra)}
-        added = [token for _, token in sorted(backend.get_added_tokens_decoder().items())]
-        declared.extra += [token.content for token in added if token.special and token.content not in known]
+    # special tokens that the vocabulary, or building, has and no file names: language codes, sentinels
+    known = {content_of(token) for token in (*named.values(), *declared.extra)}
+    added = [token for _, token in sorted(backend.get_added_tokens_decoder().items())]
+    declared.extra += [token.content for token in added if token.special and token.content not in known]
     if piece_file is None:  # the same settings go for the target
         warn_of_unapplied(declared.config, declared.family, backend, rebuilt=True)
     if files.saved_class is None:
@@ -177,6 +177,8 @@ def _tokenizer(
     languages = family.languages(config) if family is not None and family.languages is not None else None
     if family is not None and languages is not None:
         config["clearhead_family"] = family.name  # the general class, under which it is saved, does not tell
+        if config.get("tgt_lang") not in (None, *languages.codes):
+            log.warning("The tokenizer's tgt_lang, %r, is no language of this model.", config.pop("tgt_lang"))
     return Tokenizer(
         backend,
         config,
