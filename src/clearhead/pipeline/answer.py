@@ -49,7 +49,7 @@ class _PassageWindow:
     cls: int | None  # where "no answer" is pointed at
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def answer(
     pipe: TextPipeline,
     question: str | list[str],

@@ -31,7 +31,7 @@ class ScoredLabel:
     score: float
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def classify(
     pipe: TextPipeline,
     text: str | list[str],

@@ -43,7 +43,7 @@ class _Piece:
     inside_word: bool
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def tag(
     pipe: TextPipeline, text: str | list[str], *, words: bool = False, batch_size: int = 32
 ) -> list[Entity] | list[list[Entity]]:

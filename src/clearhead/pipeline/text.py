@@ -17,6 +17,7 @@ from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.pipeline.answer import answer
 from clearhead.pipeline.base import Pipeline, Reading
+from clearhead.pipeline.batches import texts_of
 from clearhead.pipeline.classify import TEMPLATE, ScoredLabel, classify
 from clearhead.pipeline.embed import embed
 from clearhead.pipeline.fill import MaskFill, fill
@@ -157,9 +158,13 @@ class TextPipeline(Pipeline):
         """The texts, their ids padded on the left, and which of these are real."""
         return encode_prompts(self, text, reader, truncation)
 
-    def fill(self, text: str, top_k: int = 5) -> list[list[MaskFill]]:
-        """The likeliest words for each mask in the text, best first."""
-        return fill(self, text, top_k)
+    @overload
+    def fill(self, text: str, top_k: int = 5) -> list[list[MaskFill]]: ...
+    @overload
+    def fill(self, text: list[str], top_k: int = 5) -> list[list[list[MaskFill]]]: ...
+    def fill(self, text: str | list[str], top_k: int = 5) -> list[list[MaskFill]] | list[list[list[MaskFill]]]:
+        """The likeliest words for each mask in the text, best first; of a list of texts, a list of these."""
+        return fill(self, text, top_k) if isinstance(text, str) else [fill(self, one, top_k) for one in texts_of(text)]
 
     def embed(
         self,
