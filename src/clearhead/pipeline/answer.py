@@ -38,7 +38,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class _PassageWindow:
+class PassageWindow:
     """A part of a passage behind the question."""
 
     item: int  # which question with which passage
@@ -83,7 +83,7 @@ def answer(
     windows = [
         window
         for n, text in enumerate(passages)
-        for window in _windows(pipe, n, questions[0 if together else n], text, max_seq_len, doc_stride)
+        for window in passage_windows(pipe, n, questions[0 if together else n], text, max_seq_len, doc_stride)
     ]
 
     def logits(batch: TextBatch) -> list[tuple[Tensor, Tensor]]:
@@ -117,9 +117,9 @@ def _ranked(answers: list[Answer]) -> list[Answer]:
     return list(places.values()) or [Answer("", 0.0, 0, 0)]
 
 
-def _windows(
+def passage_windows(
     pipe: TextPipeline, item: int, question: str, passage: str, max_seq_len: int, doc_stride: int
-) -> Iterator[_PassageWindow]:
+) -> Iterator[PassageWindow]:
     """The question with the passage, or with parts of it that overlap by `doc_stride` tokens."""
     tokenizer = pipe.tokenizer
     limit = min(max_input_length(pipe.model, tokenizer), tokenizer.model_max_length, max_seq_len)
@@ -144,11 +144,11 @@ def _windows(
         ids = row["input_ids"]
         context = torch.tensor([side == (0 if first else 1) for side in encoding.sequence_ids(n)])
         cls = ids.index(tokenizer.cls_token_id) if tokenizer.cls_token_id in ids else None
-        yield _PassageWindow(item, row, encoding.offsets(n), encoding.word_ids(n), context, cls)
+        yield PassageWindow(item, row, encoding.offsets(n), encoding.word_ids(n), context, cls)
 
 
 def _best_spans(
-    window: _PassageWindow, start: Tensor, end: Tensor, max_answer_len: int, count: int
+    window: PassageWindow, start: Tensor, end: Tensor, max_answer_len: int, count: int
 ) -> tuple[list[tuple[float, int, int]], float]:
     """(probability, first character, character after the last) of the best spans; the probability of no answer.
 
@@ -174,7 +174,7 @@ def _best_spans(
     return found, null
 
 
-def _word_edge(window: _PassageWindow, token: int) -> tuple[int, int]:
+def _word_edge(window: PassageWindow, token: int) -> tuple[int, int]:
     """The characters of the word that the token is part of; of the token alone where there are no words."""
     word = window.words[token]
     if word is None:

@@ -1,10 +1,14 @@
 """Spans of answers: windows, positions, SQuAD's normalisation and figures, and the best span over windows."""
 
+import copy
+
 import pytest
 import torch
 
 from clearhead.errors import InputError
 from clearhead.models import Output
+from clearhead.pipeline import TextPipeline
+from clearhead.pipeline.answer import passage_windows
 from clearhead.train.objectives.question_answering import QuestionAnswering, normalised, overlap_f1
 from tests.train.objectives.small import bpe, encoded, learns, small, wordpiece
 
@@ -184,6 +188,18 @@ def test_refusing_where_some_questions_have_no_answer():
     assert each_has_one["exact_match"] == 100  # no refusal
     told = objective.evaluate_test(unsure, [record("angela merkel"), record(""), record("")])
     assert told["exact_match"] == pytest.approx(200 / 3)
+
+
+def test_where_padding_is_on_the_left_the_context_comes_first_as_when_it_is_used():
+    tok = copy.copy(wordpiece())
+    tok.padding_side = "left"
+    (example,) = QuestionAnswering(tok, 100).encode(record("angela merkel"))
+    assert example["input_ids"].tolist() == tok.encode(CONTEXT, QUESTION)
+    assert tok.decode(example["input_ids"][example["start"] : example["end"] + 1]) == "angela merkel"
+    reader = TextPipeline(small("bert", "question-answering", tok), tok)
+    (window,) = passage_windows(reader, 0, QUESTION, CONTEXT, 384, 128)
+    assert window.row["input_ids"] == example["input_ids"].tolist()
+    assert [tok.decode(window.row["input_ids"][n]) for n in (0, 1)] == ["[CLS]", "the"] and window.context[1]
 
 
 def test_that_no_answer_was_learned_is_kept_in_the_configuration():

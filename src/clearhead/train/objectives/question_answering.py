@@ -88,7 +88,8 @@ class QuestionAnswering(SequenceObjective):
         return config | {"task_specific_params": {**params, self.task: own}}
 
     def identity(self) -> dict[str, Any]:
-        return super().identity() | {"doc_stride": self.doc_stride, "question_length": self.question_length}
+        own = {"doc_stride": self.doc_stride, "question_length": self.question_length}
+        return super().identity() | own | ({"context_first": True} if self.context_first else {})
 
     def encode(self, record: Record) -> Iterator[Example]:
         answers = self.answers(record)
@@ -135,6 +136,11 @@ class QuestionAnswering(SequenceObjective):
             )
         return [(text, _answer_start(record, context, text, start)) for text, start in zip(texts, starts, strict=True)]
 
+    @property
+    def context_first(self) -> bool:
+        """As published, and as pipe.answer reads: before the question where padding is on the left (XLNet)."""
+        return self.tokenizer.padding_side == "left"
+
     def _windows(self, record: Record) -> Iterator[_ContextWindow]:
         question, context = text_of(record, "question"), text_of(record, "context")
         encoded = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)
@@ -148,10 +154,11 @@ class QuestionAnswering(SequenceObjective):
                 f"length={self.length}. Choose a greater length, or a smaller question_length."
             )
         step = self.doc_stride if self.doc_stride < capacity else max(capacity // 2, 1)
+        first = self.context_first
         encoding = self.tokenizer(
-            [question],
-            [context],
-            truncation="only_second",
+            [context if first else question],
+            [question if first else context],
+            truncation="only_first" if first else "only_second",
             max_length=self.length,
             stride=capacity - step,
             return_overflowing_tokens=True,
@@ -163,7 +170,10 @@ class QuestionAnswering(SequenceObjective):
     def _window(self, encoding: Encoding, row: int) -> _ContextWindow:
         ids: list[int] = encoding["input_ids"][row]
         sides = encoding.sequence_ids(row)
-        spans = [tuple(span) if side == 1 else None for span, side in zip(encoding.offsets(row), sides, strict=True)]
+        of_context = 0 if self.context_first else 1
+        spans = [
+            tuple(span) if side == of_context else None for span, side in zip(encoding.offsets(row), sides, strict=True)
+        ]
         cls = self.tokenizer.cls_token_id
         return _ContextWindow(self.example(encoding, row), spans, ids.index(cls) if cls in ids else 0)  # type: ignore[arg-type]
 
