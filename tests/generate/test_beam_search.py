@@ -173,7 +173,8 @@ def holds(text: list[int], word) -> bool:
 
 
 TINY = {"vocab_size": 6, "eos_token_id": 2}
-WORDS = [[[3]], [[4, 5]], [[3], [4]], [[5, 5]], [[3, 4], [4, 5]], [[[3, 5], [4]]], [[3, 4, 3]]]
+WORDS = [[[3]], [[4, 5]], [[3], [4]], [[5, 5]], [[3, 4], [4, 5]], [[[3, 5], [4]]], [[3, 4, 3]],
+         [[3, 4], [4, 5], [5, 3]], [[3, 4, 5], [4], [5, 5]], [[[3, 4], [5]], [4, 4, 3]]]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bart"])
@@ -220,6 +221,16 @@ def test_forced_words_that_do_not_fit():
         model("gpt2").generate(ids(1, 3), force_words_ids=[[5, 6], [7, 8]], num_beams=2, max_new_tokens=3)
     with pytest.raises(InputError, match="lists of token ids"):
         model("gpt2").generate(ids(1, 3), force_words_ids=[["a"]], num_beams=2)
+
+
+@pytest.mark.parametrize("beams", [2, 4])
+def test_forced_words_that_share_tokens(beams):
+    words = [[5, 6], [6, 7], [7, 8, 5]]
+    for new in (5, 6, 8):
+        got = model("gpt2").generate(ids(1, 3), force_words_ids=words, num_beams=beams, max_new_tokens=new)
+        assert all(holds(got[0, 3:].tolist(), word) for word in words)
+    with pytest.raises(InputError, match="take 5 tokens, and there is room for 4"):
+        model("gpt2").generate(ids(1, 3), force_words_ids=words, num_beams=beams, max_new_tokens=4)
 
 
 def test_progress():

@@ -14,6 +14,7 @@ from torch import Tensor
 from clearhead.errors import InputError
 
 IMPOSSIBLE = -1e9  # a score so low that nothing real falls below it
+MOST_OVERLAPPING = 5  # missing words that are looked at in every order; more are taken to share nothing
 
 
 class PhraseConstraints:
@@ -33,8 +34,9 @@ class PhraseConstraints:
         if unknown:
             raise InputError(f"A forced token is {unknown[0]}, but this model writes 0 to {vocab - 1}.")
         self._needed = sum(min(map(len, word)) for word in self._words)
-        if self._needed > new_tokens:
-            raise InputError(f"The forced words take {self._needed} tokens, and there is room for {new_tokens}.")
+        self._fewest_known: dict[tuple[tuple[int, int], ...], int] = {}
+        if (fewest := self.fewest_more([])) > new_tokens:
+            raise InputError(f"The forced words take {fewest} tokens, and there is room for {new_tokens}.")
 
     def progress(self, written: Sequence[int]) -> tuple[int, set[int]]:
         """How many tokens of the words these tokens have brought, and which tokens would bring the next.
@@ -53,6 +55,25 @@ class PhraseConstraints:
                     nexts.add(run[begun])
                     best = max(best, min(begun, min(map(len, word)) - 1))
         return gained + best, nexts
+
+    def fewest_more(self, text: list[int]) -> int:
+        """With how few more tokens all the words can be there. They may share tokens: 3 4 5 holds 3 4 and 4 5."""
+        missing = [n for n, word in enumerate(self._words) if not any(_holds(text, run) for run in word)]
+        if len(missing) > MOST_OVERLAPPING:
+            return sum(min(map(len, self._words[n])) for n in missing)
+        begun = tuple((n, _begun(text, run)) for n in missing for run in self._words[n])
+        if begun not in self._fewest_known:
+            self._fewest_known[begun] = self._fewest(frozenset(missing), text)
+        return self._fewest_known[begun]
+
+    def _fewest(self, missing: frozenset[int], text: list[int]) -> int:
+        """The missing words after this text, in the best order, each begun by what stands before it."""
+        fewest = 0 if not missing else 1 << 30
+        for run in (run for n in missing for run in self._words[n]):
+            more = run[_begun(text, run) :]
+            rest = frozenset(n for n in missing if not any(_holds(run, one) for one in self._words[n]))
+            fewest = min(fewest, len(more) + self._fewest(rest, run))
+        return fewest
 
     def complete(self, tokens: Tensor) -> Tensor:
         """Which of these texts (…, time) hold all the words: (…) bool."""
@@ -83,11 +104,12 @@ class PhraseConstraints:
         banks: dict[int, list[int]] = {}
         for place in sorted(pool, key=lambda place: -float(row[place])):
             beam, token = divmod(place, vocab)
-            gained = self.progress([*beams[beam], token])[0]
+            text = [*beams[beam], token]
+            gained = self.progress(text)[0]
             complete = before[beam][0] == self._needed
             if (
                 float(row[place]) > IMPOSSIBLE / 2
-                and self._needed - gained <= left
+                and self.fewest_more(text) <= left
                 and (complete or token not in self._ends)
             ):
                 banks.setdefault(gained, []).append(place)
