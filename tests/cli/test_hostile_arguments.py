@@ -25,6 +25,11 @@ GENERATE = ["generate", "The", "-n", "3"]
         (["explain", "attention", "The", "--json", "--csv"], "give one of them"),
         (["walk", "The", "--json", "--csv"], "give one of them"),
         (["bench", "decode", "-m", "storys"], "Did you mean stories"),
+        (["tokenize", "--train", __file__, "--vocab-size", "9999999999", "--save", "x"], "from 1 to 10,000,000"),
+        (["explain", "--list", "--csv"], "with --json"),
+        ([*GENERATE, "--json-schema", "/dev/zero"], "/dev/zero is not valid JSON"),
+        (["classify", "--file", "/dev/null"], "no plain file"),
+        (["train", "language-model", "data.train=/dev/null", "out=x"], "no plain file"),
         (["walk", "-"], "cannot be the text here"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 from clearhead.errors import InputError
 
 FORM_NAMES = ("choices", "regex", "json_schema")  # as pipeline.generate calls them
+LONGEST_SCHEMA = 2**24  # characters; a longer file is no schema
 _FLAGS = dict(zip(FORM_NAMES, ("--choice", "--regex", "--json-schema"), strict=True))
 
 
@@ -35,13 +36,16 @@ def _schema(text_or_path: str) -> Any:
     if not inline:
         called = text_or_path
         try:
-            text = Path(text_or_path).expanduser().read_text(encoding="utf-8")
+            with Path(text_or_path).expanduser().open(encoding="utf-8") as file:
+                text = file.read(LONGEST_SCHEMA)
         except FileNotFoundError:
             raise InputError(
                 f'There is no file {text_or_path}. Give a path, or the schema itself: \'{{"type": "object"}}\'.'
             ) from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{text_or_path} cannot be read: {error}") from None
+        except OSError as error:
+            raise InputError(f"{text_or_path} cannot be read: {error.strerror or error}.") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{text_or_path} is no text in UTF-8 (byte {error.start}). Save it as UTF-8.") from None
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -328,7 +328,7 @@ def decode(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Default: GPT-2 124M with random weights.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; default: as many as torch uses.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads; default: torch's own.")] = None,
     rounds: Annotated[int, typer.Option(help="How often each side runs.", min=1)] = 5,
     peers: Annotated[bool, typer.Option(help="Measure transformers and CTranslate2 too, where installed.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -348,8 +348,6 @@ def decode(
 
         from clearhead import hub
 
-    if threads is not None and threads < 1:
-        raise typer.BadParameter("there is no work without a thread", param_hint="--threads")
     used = threads or torch.get_num_threads()
     with random_gpt2() if model is None else _open_folder(model, hub) as folder:
         with err().status("Loading every side …"):

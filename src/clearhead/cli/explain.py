@@ -77,6 +77,8 @@ def command(
     def load(where: str) -> Pipeline:
         return open_model(where, task if where == model else None, dtype, device, revision if where == model else None)
 
+    if as_csv and (listing or show or name is None):
+        raise InputError("--csv prints the rows of a finding. A list of questions or settings is printed with --json.")
     if listing or name is None:
         if name is not None:
             raise InputError(f"--list lists all questions. For one of them: clearhead explain {name} --show")

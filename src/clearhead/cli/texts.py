@@ -231,9 +231,11 @@ def _format(path: Path) -> str:
     from clearhead.train.data.formats import ENDINGS
 
     if not path.is_file():
+        if path.exists():
+            what = "is a folder; give one of its files" if path.is_dir() else "is no plain file; for a pipe, give '-'"
+            raise InputError(f"{path} {what}.")
         beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        what = "is a folder; give one of its files" if path.is_dir() else "does not exist"
-        raise InputError(f"{path} {what}.{did_you_mean(path.name, beside)}")
+        raise InputError(f"{path} does not exist.{did_you_mean(path.name, beside)}")
     format = ENDINGS.get(ending_of(path))
     if format is None or format == "conll":
         raise InputError(f"{path.name} does not say by its ending what it holds: {_KINDS}.")

@@ -46,8 +46,8 @@ def train_tokenizer(
     lowercase: whether case is ignored; by default only wordpiece does.
     """
     check_choice("kind", kind, KINDS)
-    for name, value in (("vocab_size", vocab_size), ("min_frequency", min_frequency)):
-        Field(name=name, type=int, default=1, least=1).check(value)
+    Field(name="vocab_size", type=int, default=1, least=1, most=10_000_000).check(vocab_size)
+    Field(name="min_frequency", type=int, default=1, least=1).check(min_frequency)
     options = _TrainingOptions(
         Corpus(files_or_iterable),
         vocab_size,

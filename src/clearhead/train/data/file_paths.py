@@ -43,6 +43,8 @@ def find_files(path_or_list: Any, folder: Path) -> list[Path]:
         if not matching:
             raise InputError(f"No file matches {path}.")
         return matching
+    if path.exists():
+        raise InputError(f"{path} is no plain file, and data are read more than once. Write them into one first.")
     beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     raise InputError(f"{path} does not exist.{did_you_mean(path.name, beside)} Paths begin at {folder.resolve()}.")
 
