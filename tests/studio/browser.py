@@ -27,15 +27,20 @@ CONTRAST = r"""
   const over = (top, below) => [0, 1, 2].map((n) => top[n] * top[3] + below[n] * (1 - top[3])).concat(1);
   const light = ([r, g, b]) => { const [x, y, z] = [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * x + 0.7152 * y + 0.0722 * z; };
+  const seen_behind = new Map(); // element → what lies behind its text, and how opaque it is
+  const behind = (one) => {
+    if (!one) return [rgba(getComputedStyle(document.body).backgroundColor), 1];
+    if (!seen_behind.has(one)) { const style = getComputedStyle(one), [ground, opacity] = behind(one.parentElement);
+      seen_behind.set(one, [over(rgba(style.backgroundColor), ground), opacity * Number(style.opacity)]); }
+    return seen_behind.get(one);
+  };
   const poor = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node; (node = walk.nextNode());) {
     const own = node.parentElement;
     if (!node.textContent.trim() || !own.checkVisibility({ opacityProperty: false, visibilityProperty: true })) continue;
     if (own.closest(".ch-sign, [aria-disabled], :disabled, option, .ch-live, script, style, noscript, [hidden]")) continue;
-    const chain = []; for (let at = own; at; at = at.parentElement) chain.unshift(at);
-    let ground = rgba(getComputedStyle(document.body).backgroundColor), opacity = 1;
-    for (const one of chain) { const style = getComputedStyle(one); ground = over(rgba(style.backgroundColor), ground); opacity *= Number(style.opacity); }
+    const [ground, opacity] = behind(own);
     const style = getComputedStyle(own), drawn = own instanceof SVGElement;
     const ink = rgba(drawn ? style.fill : style.color);
     ink[3] *= opacity * (drawn ? Number(style.fillOpacity) : 1);
