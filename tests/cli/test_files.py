@@ -121,7 +121,7 @@ def test_results_do_not_hide_columns_of_the_same_name(model, here):
 @pytest.fixture
 def stopped(model, here, monkeypatch):
     """A job that was interrupted after four of ten rows."""
-    write(here / "t.csv", [{"text": f"the cat {n}"} for n in range(10)])
+    write(here / "t.csv", [{"text": f"the cat {n}", "other": "a dog"} for n in range(10)])
     monkeypatch.setattr(batch_job, "LARGEST_CHUNK", 2)
     read_rows = []
     embed_all = ch.pipeline.TextPipeline.embed
@@ -158,20 +158,28 @@ def test_the_same_command_goes_on_where_it_stopped(model, stopped, monkeypatch):
     assert not (stopped / "o.csv.part").exists()
 
 
-@pytest.mark.parametrize("change", ["input", "model", "options", "stranger"])
+@pytest.mark.parametrize("change", ["input", "model", "options", "column", "stranger"])
 def test_another_job_does_not_go_on_with_it(model, stopped, change, tmp_path_factory):
     words = ["--file", "t.csv", "--out", "o.csv"]
     if change == "input":
         (stopped / "t.csv").write_text("text\nanother\n")
     elif change == "options":
         words += ["--pooling", "max"]
+    elif change == "column":
+        words += ["--column", "other"]
     elif change == "model":
         model = str(tmp_path_factory.mktemp("models") / "other")
         tiny_pipeline("bert", "features", seed=1).save(model)
     else:
         (stopped / "o.csv.part").write_text("mine\n")
     before = (stopped / "o.csv.part").read_bytes()
-    says = {"input": "other rows", "model": "another model", "options": "other options", "stranger": "in the way"}
+    says = {
+        "input": "other rows",
+        "model": "another model",
+        "options": "other options",
+        "column": "other options",
+        "stranger": "in the way",
+    }
     with pytest.raises(InputError, match=says[change]):
         embed(model, *words)
     assert (stopped / "o.csv.part").read_bytes() == before
@@ -215,6 +223,7 @@ def test_a_finished_file_is_replaced_only_when_asked(model, here):
         (["--file", "header.csv"], "nothing to read"),
         (["--file", "bad.jsonl"], "bad.jsonl:2"),
         (["--file", "number.jsonl"], "holds a int"),
+        (["--file", "half.jsonl"], "half.jsonl:1 holds a lone surrogate"),
         (["--file", "latin.txt"], "not utf-8"),
     ],
 )
@@ -225,6 +234,7 @@ def test_a_mistake_gets_a_sentence_and_changes_nothing(model, here, words, says)
     (here / "header.csv").write_text("text\n")
     (here / "bad.jsonl").write_text('{"text": "a"}\n{"text": \n')
     (here / "number.jsonl").write_text('{"text": 3}\n')
+    (here / "half.jsonl").write_text('{"text": "a", "note": "\\ud800"}\n')
     (here / "latin.txt").write_bytes("café".encode("latin-1"))
     before = {path: path.read_bytes() for path in here.iterdir()}
     with pytest.raises(InputError, match=says):

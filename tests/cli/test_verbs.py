@@ -139,6 +139,23 @@ def test_a_model_for_several_labels_gives_each_its_own_score(models, here):
     assert labels == near([asdict(one) for one in ch.load(models["several"]).classify("the cat")])
 
 
+# ---- fill
+
+
+def test_fill(models, here):
+    pipe = ch.load(models["masked"])
+    texts = ["the [MASK] sat", "a [MASK] on the [MASK]"]
+    wanted = near([[[asdict(one) for one in gap] for gap in pipe.fill(text, top_k=2)] for text in texts])
+    words = ("--top-k", "2", "-m", models["masked"])
+    assert data("fill", texts[0], *words)["gaps"] == wanted[0]
+    assert [row["gaps"] for row in data("fill", *texts, *words)["results"]] == wanted
+    (here / "t.txt").write_text("\n".join(texts))
+    run("fill", "--file", "t.txt", "--out", "o.csv", *words)
+    assert [row["token"].split() for row in rows("o.csv")] == [[gap[0]["token"] for gap in gaps] for gaps in wanted]
+    with pytest.raises(InputError, match="row 2 of the texts"):
+        run("fill", texts[0], "no gap", *words)
+
+
 # ---- tag
 
 
@@ -239,6 +256,13 @@ def test_translate(models, here, monkeypatch):
         run("translate", "the cat", "--tgt-lang", "de", *words)
     with pytest.raises(InputError, match="num_beams"):
         run("translate", "the cat", "--num-beams", "0", "-m", "nowhere")
+
+
+def test_an_error_says_which_row_it_is_about(models, here):
+    (here / "t.txt").write_text("the cat\n" * 5 + "the cat " * 200)
+    with pytest.raises(InputError, match=r"about rows? \d.* of t.txt"):
+        run("generate", "--file", "t.txt", "--out", "o.csv", "-m", "random-gpt2")
+    assert not (here / "o.csv").exists()
 
 
 def test_a_seed_gives_each_row_its_own_draws_in_any_batch(models, here, monkeypatch):
@@ -409,12 +433,13 @@ def test_shipped_models_are_what_the_verbs_take(here):
         (["tokenize", "a", "--kind", "bpe"], "goes with --train"),
         (["tokenize", "a", "--vocab-size", "8000"], "goes with --train"),
         (["tokenize", "a", "--train", "b", "--save", "c"], "without a text"),
+        (["models", "describe", "gpt2", "--gpus", "8"], "goes with --training"),
         (["study", "sentiment", "--train", "a", "--out", "b"], "goes with --fine-tune"),
         (["study", "sentiment", "--train", "a", "--set", "b=1"], "goes with --fine-tune"),
     ],
 )
 def test_what_would_mean_nothing_is_said(here, words, says):
-    model = [] if words[0] == "study" else ["-m", "random-gpt2"]
+    model = [] if words[0] in ("study", "models") else ["-m", "random-gpt2"]
     with pytest.raises(InputError, match=says):
         run(*words, *model)
     assert not list(here.iterdir())

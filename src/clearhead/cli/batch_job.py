@@ -16,6 +16,7 @@ from clearhead.cli.predictions import Cells, PredictionFile
 from clearhead.cli.progress import progress
 from clearhead.cli.style import note, out, print_json
 from clearhead.cli.texts import FileArguments, TextRows
+from clearhead.errors import InputError
 
 if TYPE_CHECKING:
     from clearhead.pipeline import TextPipeline
@@ -77,12 +78,22 @@ class BatchJob:
                 watch(self.doing, done, self.rows.count)
                 began = time.monotonic()
                 numbers = [done + n for n, read in enumerate(chunk) if read]
-                found = iter(self.predict([read for read in chunk if read], numbers) if numbers else [])
+                found = iter(self._predicted([read for read in chunk if read], numbers) if numbers else [])
                 yield [(read, next(found) if read else None) for read in chunk]
                 done += len(chunk)
                 watch(self.doing, done, self.rows.count)
                 faster = CHUNK_SECONDS / max(time.monotonic() - began, 1e-3)
                 size = max(1, min(LARGEST_CHUNK, round(size * max(0.25, min(2.0, faster)))))
+
+    def _predicted(self, read: list[Read], numbers: list[int]) -> list[Any]:
+        """An error says which rows it is about."""
+        try:
+            return self.predict(read, numbers)
+        except InputError as error:
+            if self.rows.count == 1:
+                raise
+            which = f"row {numbers[0] + 1}" if len(numbers) == 1 else f"rows {numbers[0] + 1} to {numbers[-1] + 1}"
+            raise InputError(f"{error} (This is about {which} of {self.rows.name}.)") from error
 
     def collect(self) -> tuple[list[tuple[Read, Any]], bool]:
         """Everything, or what there was when it was interrupted; and whether it was."""
@@ -113,7 +124,7 @@ class BatchJob:
 
         assert files.out is not None
         job = {"verb": self.verb, "model": self.model, "weights": fingerprint(self.pipe), "input": self.rows.digest,
-               "options": self.options}  # fmt: skip
+               "options": self.options | {"columns": list(self.rows.chosen)}}  # fmt: skip
         count = self.rows.count
         with PredictionFile.open(files.out, job, files.overwrite) as file:
             if file.done:

@@ -12,10 +12,11 @@ from clearhead.cli.loading import MASKED, LoadOptions
 from clearhead.cli.options import with_group
 from clearhead.cli.predictions import check_out
 from clearhead.cli.style import MODEL_HELP, out
-from clearhead.cli.texts import TEXTS_HELP, FileArguments, read_texts
+from clearhead.cli.texts import TEXTS_HELP, FileArguments, TextRows, read_texts
+from clearhead.errors import InputError
 
 if TYPE_CHECKING:
-    from clearhead.pipeline import MaskFill
+    from clearhead.pipeline import MaskFill, TextPipeline
 
 
 @with_group("loading")
@@ -45,11 +46,21 @@ def command(
     check_out(files, rows)
     pipe = loading.load(model, instead=MASKED)
 
+    _check_gaps(rows, pipe)
+
     def predict(read: list[Read], _: list[int]) -> list[Any]:
         return [pipe.fill(text, top_k=top_k) for (text,) in read]
 
     job = BatchJob("fill", "Filling", model, pipe, rows, predict, _plain, {"top_k": top_k})
     job.run(files, as_json, _cells, lambda gaps: {"gaps": gaps}, _show)
+
+
+def _check_gaps(rows: TextRows, pipe: TextPipeline) -> None:
+    """Before the first is filled: whether all of them have something to fill."""
+    mask = pipe.tokenizer.mask_token
+    for number, read in enumerate(rows.inputs(), 1):
+        if rows.count > 1 and mask is not None and read and mask not in read[0]:
+            raise InputError(f"There is no gap in row {number} of {rows.name}. Write {mask} where a word is hidden.")
 
 
 def _plain(gaps: list[list[MaskFill]]) -> list[list[dict[str, Any]]]:

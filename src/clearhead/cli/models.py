@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.style import note, open_model, out, print_json, waiting
+from clearhead.errors import InputError
 
 if TYPE_CHECKING:
     from clearhead.hub.describe import Description
@@ -109,7 +110,6 @@ def card(name: Annotated[str, typer.Argument(help="A shipped model, such as tran
     from rich.markdown import Markdown
 
     from clearhead import zoo
-    from clearhead.errors import InputError
 
     folder = zoo.cards()[name].folder if name in zoo.cards() else None
     if folder is None:
@@ -124,9 +124,13 @@ def describe(
     task: Annotated[str | None, typer.Option(help="With which head; default: the usual one.")] = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
     training: Annotated[bool, typer.Option("--training", help="Say what training it takes (docs/scaling.md).")] = False,
-    gpus: Annotated[int, typer.Option(min=1, help="With --training: how many GPUs.")] = 8,
-    peak: Annotated[float, typer.Option(min=0.001, help="TFLOP/s of one GPU at best (an H100 in bf16: 989).")] = 989.0,
-    mfu: Annotated[float, typer.Option(min=0.001, max=1, help="Model FLOPs utilisation: the part of it used.")] = 0.4,
+    gpus: Annotated[int | None, typer.Option(min=1, help="With --training: how many GPUs; default: 8.")] = None,
+    peak: Annotated[
+        float | None, typer.Option(min=0.001, help="TFLOP/s of one GPU at best; default: 989, an H100 in bf16.")
+    ] = None,
+    mfu: Annotated[
+        float | None, typer.Option(min=0.001, max=1, help="Model FLOPs utilisation: the part used; default: 0.4.")
+    ] = None,
     tokens: Annotated[float | None, typer.Option(help="How many tokens it reads; default: 20 per parameter.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -134,9 +138,12 @@ def describe(
 
     Example:  clearhead models describe gpt3-175b --training --gpus 1024
     """
+    for option, value in (("--gpus", gpus), ("--peak", peak), ("--mfu", mfu), ("--tokens", tokens)):
+        if value is not None and not training:
+            raise InputError(f"{option} is about training: it goes with --training.")
     with waiting(f"Measuring {name} …"):
         described = _describe(name, task, revision)
-        estimate = _estimate(described, gpus, peak, mfu, tokens) if training else None
+        estimate = _estimate(described, gpus or 8, peak or 989.0, mfu or 0.4, tokens) if training else None
     if as_json:
         print_json(_as_dict(described) | ({"training": estimate} if estimate is not None else {}))
         return

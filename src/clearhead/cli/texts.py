@@ -189,6 +189,7 @@ def _from_file(files: FileArguments, meanings: tuple[str, ...], second: tuple[st
     count = 0
     for line, row in file.rows():
         names |= dict.fromkeys(row)
+        _check_characters(row, f"{path}:{line}")
         if not count:
             usual = [*meanings, "pair"]
             chosen = tuple(_column(row, *one, usual[n], path) for n, one in enumerate(asked))
@@ -267,3 +268,12 @@ def _check_cell(row: dict[str, Any], name: str, where: str) -> None:
         raise InputError(f"{where} has no {name!r}, which the rows before it have. It has: {', '.join(row)}.")
     if row[name] is not None and not isinstance(row[name], str):
         raise InputError(f"{where}: {name} holds a {type(row[name]).__name__}, not a text.")
+
+
+def _check_characters(row: dict[str, Any], where: str) -> None:
+    """JSON can spell the half of a character, which no file can hold."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise InputError(f"{where} holds a lone surrogate ({half!r}), which is no character. Take it out.") from None
