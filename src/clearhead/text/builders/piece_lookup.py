@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tokenizers
-from tokenizers import AddedToken, NormalizedString, PreTokenizedString, Regex, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, NormalizedString, PreTokenizedString, models, pre_tokenizers
 
 from clearhead.errors import TokenizerError
 from clearhead.text.builders.bpe import read_ids
@@ -66,8 +66,8 @@ class PieceLookup:
         backend.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(
             Pieces(cutting.model, by_word=cutting.pre_tokenizer is not None)
         )
-        ends = decoders.Replace(Regex(r"\A\s+|\s+\z"), "")  # where unknown and special tokens were left out
-        backend.decoder = decoders.Sequence([*([cutting.decoder] if cutting.decoder is not None else []), ends])
+        if cutting.decoder is not None:
+            backend.decoder = cutting.decoder
         symbols = [p.text for p in pieces if p.type is PieceType.USER_DEFINED and p.text in self.ids]
         backend.add_tokens([AddedToken(text, normalized=False) for text in symbols])
         backend.add_special_tokens([self.unknown])
