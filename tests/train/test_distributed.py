@@ -1,7 +1,7 @@
 """Two processes train as one does, step by step; they stop, go on and fail together.
 
-All runs of two processes are made once, by one pair of processes (this file is their program too); the tests look at
-what came of them.
+All runs of two processes are made once, by one pair of processes (`program`), forks that have everything
+imported; the tests look at what came of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from clearhead.errors import ClearheadError, ConfigError
 from clearhead.train import read_recipe, train
 from clearhead.train.engine.log import read_log
 from clearhead.train.engine.loop import Loop
+from tests.fork_server import run_python
 
 STEPS = 6
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 48}
@@ -149,13 +149,32 @@ def trouble(patch: pytest.MonkeyPatch, job: dict[str, object]) -> None:
     patch.setattr(Loop, "_step", step)
 
 
-def work(path: str) -> None:
-    """The program of each of the two processes: the jobs of a file, one after the other."""
+def program(path: str) -> None:
+    """Two processes, one a fork of the other: everything is imported once."""
+    import torch._dynamo
+    import torch.distributed.checkpoint
+    import torch.distributed.fsdp
+    import torch.distributed.tensor
+
     from clearhead.train.engine import distributed
 
     torch.set_num_threads(1)
     distributed.CONTROL_TIMEOUT = distributed.COMPUTE_TIMEOUT = timedelta(seconds=20)
-    for job in json.loads(Path(path).read_text()):
+    second = os.fork()
+    rank = "1" if second == 0 else "0"
+    os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    try:
+        work(Path(path), Path(f"{path}.{rank}"))
+    finally:
+        if second == 0:
+            sys.stderr.flush()
+            os._exit(0)
+        os.waitpid(second, 0)
+
+
+def work(path: Path, answers: Path) -> None:
+    """What each of the two does: the jobs of a file, one after the other, and a line about each."""
+    for job in json.loads(path.read_text()):
         os.environ["MASTER_PORT"] = str(job["port"])
         if "copy" in job and os.environ["RANK"] == "0":
             shutil.copytree(*job["copy"])
@@ -166,7 +185,8 @@ def work(path: str) -> None:
                 said = {"finished": result.finished, "step": result.step}
             except (ClearheadError, RuntimeError) as error:
                 said = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(said), flush=True)
+        with answers.open("a") as file:
+            file.write(json.dumps(said) + "\n")
 
 
 def together(jobs: dict[str, dict[str, object]], folder: Path) -> dict[str, list[dict[str, object]]]:
@@ -178,18 +198,10 @@ def together(jobs: dict[str, dict[str, object]], folder: Path) -> dict[str, list
         s.close()
     path.write_text(json.dumps([job | {"port": port} for job, port in zip(jobs.values(), ports, strict=True)]))
     root = str(Path(__file__).parents[2])
-    common = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.train.test_distributed", str(path)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ranks = [common | {"RANK": str(n), "LOCAL_RANK": str(n)} for n in range(2)]
-    started = [subprocess.Popen(command, cwd=root, env=env, **pipes) for env in ranks]  # type: ignore[call-overload]
-    try:
-        ended = [process.communicate(timeout=300) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    said = [[json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in ended]
-    assert all(len(of_one) == len(jobs) for of_one in said), "\n".join(err[-3000:] for _, err in ended)
+    call = f"sys.path.insert(0, {root!r}); from tests.train.test_distributed import program; program({str(path)!r})"
+    done = run_python(["-c", f"import sys; {call}"], os.environ | {"OMP_NUM_THREADS": "1"})
+    said = [[json.loads(line) for line in Path(f"{path}.{n}").read_text().splitlines()] for n in range(2)]
+    assert all(len(of_one) == len(jobs) for of_one in said), done.stderr[-3000:]
     return dict(zip(jobs, map(list, zip(*said, strict=True)), strict=True))
 
 
@@ -331,7 +343,3 @@ def test_what_cannot_be_is_said_before_anything_is_done(tmp_path, monkeypatch, s
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=message):
         train(read_recipe(recipe("causal", tmp_path, "out"), settings))
-
-
-if __name__ == "__main__":
-    work(sys.argv[1])
