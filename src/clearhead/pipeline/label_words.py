@@ -86,11 +86,10 @@ def _continued(pipe: TextPipeline, texts: list[str], labels: list[str], template
     sentences = _sentences(pipe, texts, labels, template)
 
     def mean_log_probs(batch: TextBatch) -> list[Tensor]:
-        logits = pipe.model(**batch.inputs).logits
-        return [
-            _mean_log_prob(logits[n, [at - 1 for at in one.label]], [one.row["input_ids"][at] for at in one.label])
-            for n, one in enumerate(sentences[number] for number in batch.numbers)
-        ]
+        chosen = [sentences[number] for number in batch.numbers]
+        logits = _logits_at(pipe, batch.inputs, [[at - 1 for at in one.label] for one in chosen])
+        tokens = [[one.row["input_ids"][at] for at in one.label] for one in chosen]
+        return [_mean_log_prob(*both) for both in zip(logits, tokens, strict=True)]
 
     found = run_batches(pipe, [one.row for one in sentences], mean_log_probs, batch_size)
     return torch.stack(found).view(len(texts), -1)
@@ -109,9 +108,9 @@ def _unmasked(pipe: TextPipeline, texts: list[str], labels: list[str], template:
             asked.append((n, one.row["input_ids"][n]))
 
     def log_probs(batch: TextBatch) -> list[Tensor]:
-        logits = pipe.model(**batch.inputs).logits
-        places = [asked[number] for number in batch.numbers]
-        return [_mean_log_prob(logits[n, [at]], [token]) for n, (at, token) in enumerate(places)]
+        chosen = [asked[number] for number in batch.numbers]
+        logits = _logits_at(pipe, batch.inputs, [[at] for at, _ in chosen])
+        return [_mean_log_prob(row, [token]) for row, (_, token) in zip(logits, chosen, strict=True)]
 
     scores = iter(run_batches(pipe, rows, log_probs, batch_size))
     means = [torch.stack([next(scores) for _ in one.label]).mean() for one in sentences]
@@ -133,13 +132,20 @@ def _written(pipe: TextPipeline, texts: list[str], labels: list[str], template: 
         chosen = [number % len(labels) for number in batch.numbers]
         longest = max(len(targets[label]) for label in chosen)
         ids = torch.tensor([targets[label] + [-100] * (longest - len(targets[label])) for label in chosen])
-        logits = model(**batch.inputs, decoder_input_ids=model.shift_right(ids.to(model.device))).logits
-        return [
-            _mean_log_prob(logits[n, places[label]], [targets[label][at] for at in places[label]])
-            for n, label in enumerate(chosen)
-        ]
+        inputs = batch.inputs | {"decoder_input_ids": model.shift_right(ids.to(model.device))}
+        logits = _logits_at(pipe, inputs, [places[label] for label in chosen])
+        tokens = [[targets[label][at] for at in places[label]] for label in chosen]
+        return [_mean_log_prob(*both) for both in zip(logits, tokens, strict=True)]
 
     return torch.stack(run_batches(pipe, rows, mean_log_probs, batch_size)).view(len(texts), -1)
+
+
+def _logits_at(pipe: TextPipeline, inputs: dict[str, Tensor], places: list[list[int]]) -> list[Tensor]:
+    """Of each row the logits at its places, (places, vocabulary). At others, where nobody asks, none are computed."""
+    asked = sorted({place for row in places for place in row})
+    logits = pipe.model(**inputs, logits_to_keep=torch.tensor(asked, device=pipe.model.device)).logits
+    column = {place: n for n, place in enumerate(asked)}
+    return [logits[n, [column[place] for place in row]] for n, row in enumerate(places)]
 
 
 def _mean_log_prob(logits: Tensor, tokens: list[int]) -> Tensor:
