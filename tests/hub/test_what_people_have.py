@@ -303,6 +303,16 @@ def test_a_configuration_alone_is_guessed_by_its_keys(tmp_path):
         assert hub.read_config(tmp_path)[0].name == name
 
 
+def test_a_guess_builds_no_million_layers(copy_of):
+    with pytest.raises(ConfigError):
+        hub.load_model(copy_of("bert", "features", model_type=None, architectures=None, num_hidden_layers=10**9))
+
+
+def test_the_usual_head_is_taken_without_a_word(copy_of, caplog):
+    assert hub.load_model(copy_of("bert", "pretraining", architectures=None)).task == "masked-lm"
+    assert warnings_in(caplog) == []
+
+
 def test_what_cannot_be_told_is_not_guessed(copy_of, tmp_path):
     with pytest.raises(ConfigError, match="model_type"):  # the tensors and keys of M2M-100, too
         hub.load_model(copy_of("pegasus", "seq2seq-lm", model_type=None, architectures=None))
@@ -365,6 +375,12 @@ def test_a_small_file_of_forty_gigabytes(name, copy_of):
 def test_a_computed_table_that_fills_the_memory(copy_of):
     with pytest.raises(ConfigError, match="max_position_embeddings"):
         hub.load_model(copy_of("marian", "seq2seq-lm", max_position_embeddings=10**9))
+
+
+@pytest.mark.parametrize("keys", [{"num_layers": 10**9}, {"attention_types": [[["global"], 10**12]]}])
+def test_lists_of_a_billion_layers_are_not_made(keys, copy_of):
+    with pytest.raises(ConfigError, match="layers"):
+        hub.load_model(copy_of("gpt_neo", "features", **keys, attention_layers=None))
 
 
 def test_negative_epsilon(copy_of):

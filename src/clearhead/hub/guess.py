@@ -7,7 +7,7 @@ from typing import Any
 
 from clearhead import models
 from clearhead.errors import ClearheadError
-from clearhead.hub.matching import Matching, fits
+from clearhead.hub.matching import Matching, check_layers, fits
 from clearhead.hub.weights import Weights
 from clearhead.models import Config, Family
 from clearhead.models.config_keys import is_inert
@@ -45,6 +45,7 @@ def _score(family: Family, raw: dict[str, Any], names: list[str]) -> tuple[bool,
         return False, 0
     try:
         config = family.config.from_dict(raw, others)
+        check_layers(config, len(names))
     except ClearheadError:  # another family's sizes
         return False, 0
     fitting = False

@@ -12,6 +12,7 @@ from clearhead.errors import ConfigError, InputError, did_you_mean
 from clearhead.hub.assign import assign_weights
 from clearhead.hub.config import CONFIG, Configure, architecture_of, read_config, read_generation
 from clearhead.hub.guess import guess_task
+from clearhead.hub.matching import check_layers
 from clearhead.hub.packed import open_packed
 from clearhead.hub.parts import has_parts, read_index
 from clearhead.hub.precision import apply as apply_precision
@@ -54,11 +55,12 @@ def load_model(
     torch_device, torch_dtype = as_device(device), as_dtype(dtype)
     check_quantize(quantize, torch_dtype, torch_device)
     weights = open_packed(folder) or open_checkpoint(folder) or open_weights(folder)
-    _check_layers(config, len(weights))
-    guessed = task is None and (architecture is None or stored_task is None)
-    if guessed:
-        task = stored_task = _guess_task(family, config, weights, architecture, strict)
-    task = task or stored_task
+    check_layers(config, len(weights))
+    if task is None and (architecture is None or stored_task is None):
+        task = _guess_task(family, config, weights, architecture, strict)
+        guessed, stored_task = task != stored_task, task
+    else:
+        guessed, task = False, task or stored_task
     assert task is not None
     try:
         model = family.make(config, task, device="meta")
@@ -88,18 +90,6 @@ def _check_one_part(folder: Path) -> None:
         raise ConfigError(
             f"{folder} is a {index.class_name} of several parts ({', '.join(index.parts)}), each in its own folder. "
             "A model is one of them: give that folder."
-        )
-
-
-def _check_layers(config: Config, tensors: int) -> None:
-    """A number of layers that cannot be right is refused before so many are built."""
-    # whatever is called layers, of an encoder or a decoder, and ALBERT's groups of them: blocks that will be built
-    counts = {name: n for name, n in vars(config).items() if name.endswith(("layers", "group_num"))}
-    layers = max(n for n in counts.values() if isinstance(n, int))
-    if layers > max(1000, tensors):
-        raise ConfigError(
-            f"The configuration asks for {layers:,} layers, but the weights hold {tensors:,} "
-            "tensors in all. Do config.json and the weight file belong together?"
         )
 
 

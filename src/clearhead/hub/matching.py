@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, ConfigError
 from clearhead.hub.weights import FLOATS, Weights, first_few
 from clearhead.models import Config, Family, Model
 from clearhead.models.checkpoint import Entry
@@ -159,6 +159,18 @@ def check(
             "The checkpoint has no head for %s: %s start from random values. Train before you rely on them.",
             model.task,
             first_few(matching.published(fresh)),
+        )
+
+
+def check_layers(config: Config, tensors: int) -> None:
+    """A number of layers that cannot be right is refused before so many are built."""
+    # whatever is called layers, of an encoder or a decoder, and ALBERT's groups of them: blocks that will be built
+    counts = {name: n for name, n in vars(config).items() if name.endswith(("layers", "group_num"))}
+    layers = max(n for n in counts.values() if isinstance(n, int))
+    if layers > max(1000, tensors):
+        raise ConfigError(
+            f"The configuration asks for {layers:,} layers, but the weights hold {tensors:,} "
+            "tensors in all. Do config.json and the weight file belong together?"
         )
 
 

@@ -58,7 +58,7 @@ class Config:
         cls: Any = type(self)
         for name, known in _schema(cls).items():
             value = getattr(self, name)
-            replace(known, name=self._said(name)).check(value, error=ConfigError)
+            (replace(known, name=self.spelt[name]) if name in self.spelt else known).check(value, error=ConfigError)
             if isinstance(value, int) and abs(value) >= LARGEST:
                 raise ConfigError(f"{self._said(name)} is {value}, larger than any model has it.")
             if value not in self.fixed.get(known.name, (value,)):

@@ -11,6 +11,7 @@ from clearhead.models import gpt2
 from clearhead.models.checkpoint import CheckpointMap, Entry, layers, linear, one
 from clearhead.models.family import Family
 from clearhead.models.stack_model import TokenModel
+from clearhead.models.token_config import MOST_LAYERS
 from clearhead.nn import Attention, Block, FeedForward, LayerNorm
 from clearhead.nn.init import init_normal
 
@@ -68,7 +69,7 @@ class GPTNeoConfig(gpt2.CausalConfig):
 
 def _spelt_out(types: list[Any]) -> list[str]:
     try:
-        return [str(kind) for pattern, times in types for kind in list(pattern) * times]
+        return [str(kind) for pattern, times in types for kind in list(pattern) * min(times, MOST_LAYERS)]
     except (TypeError, ValueError):
         raise ConfigError(
             f'attention_types is {types!r}; it must look like [[["global", "local"], 12]]: patterns with a count each.'

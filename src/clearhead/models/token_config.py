@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from clearhead.errors import ConfigError
 from clearhead.models.config import Config
 
+MOST_LAYERS = 100_000
+
 
 @dataclass(kw_only=True)
 class VocabularyConfig(Config):
@@ -44,6 +46,10 @@ class LayersConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._at_least(1, "hidden_size", "num_hidden_layers", "num_attention_heads")
+        if self.num_hidden_layers > MOST_LAYERS:  # before anything is made for each of them
+            raise ConfigError(
+                f"{self._said('num_hidden_layers')} asks for {self.num_hidden_layers:,} layers; no model has so many."
+            )
 
     def _divides(self, width: int, heads: int) -> None:
         if width % heads:
