@@ -391,7 +391,7 @@ def word_bpe(tmp_path) -> Tokenizer:
     vocab = ["<unk>", "<end>", *letters, *(f"{char}</w>" for char in letters), "th", "the</w>", "po"]
     (tmp_path / "vocab.json").write_text(json.dumps({token: n for n, token in enumerate(vocab)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\np o\n")
-    backend = WordMergesFiles().build(tmp_path / "vocab.json", {"unk_token": "<unk>"}, {}).backend
+    backend = WordMergesFiles().build(tmp_path / "vocab.json", {"unk_token": "<unk>"}, {}, {}).backend
     return Tokenizer(backend, named={"unk_token": "<unk>", "eos_token": "<end>"})
 
 
