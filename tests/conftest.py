@@ -59,10 +59,12 @@ class LogRecords(logging.Handler):
 @pytest.fixture
 def caplog():
     """In place of pytest's own, which visits each of a thousand loggers six times a test (so it is off)."""
-    records = LogRecords()
+    records, ours = LogRecords(), logging.getLogger("clearhead")
+    propagates, ours.propagate = ours.propagate, True  # a command line that ran in this process has switched it off
     logging.getLogger().addHandler(records)
     yield records
     logging.getLogger().removeHandler(records)
+    ours.propagate = propagates
 
 
 @pytest.hookimpl(optionalhook=True)

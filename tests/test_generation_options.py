@@ -11,7 +11,7 @@ from clearhead.cli import app
 from clearhead.errors import InputError
 from clearhead.generate import Options
 from clearhead.generation_options import COMMAND_LINE, CONFIG_KEYS, FIELDS, GROUPS, SEARCH, WARPERS, GenerationFields
-from clearhead.models.config import INERT
+from clearhead.models.config_keys import INERT
 
 
 def test_every_option_has_a_group_a_help_and_a_good_default():

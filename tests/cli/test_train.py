@@ -83,7 +83,7 @@ def test_from_text_to_a_model_that_writes(text, tmp_path):
     assert result.stderr.count("held out: loss") == 2
     assert "the model writes: Once upon a time" in result.stderr
     model = tmp_path / "run" / "model"
-    assert f'clearhead generate "Once upon a time" -m {model} --top-k 40' in result.stdout
+    assert f'clearhead generate "Once upon a time" --top-k 40 -m {model}' in result.stdout
     assert "held out" in result.stdout and "perplexity" in result.stdout
     assert ch.load(model).generate("The cat", max_new_tokens=3).startswith("The cat")
     again = inside(*asked(text, tmp_path / "run", "steps=6"), "--json")  # nothing is left to do

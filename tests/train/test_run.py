@@ -456,6 +456,7 @@ def test_what_stands_in_the_folder(tmp_path):
         "model",
         "recipe.yaml",
         "result.json",
+        "sources.json",
         "tokenizer",
     }
     facts = json.loads((result.folder / "result.json").read_text())

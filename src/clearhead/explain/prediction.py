@@ -203,12 +203,25 @@ def _choose(pipe: Pipeline, text: str, choices: list[str] | None) -> Prediction:
         raise InputError(say("explain.two_choices"))
     if not isinstance(text, str) or not text.strip():
         raise InputError(say("questions.no_text"))
-    pairs = pipe.tokenizer([text] * len(continuations), list(continuations), padding=True, return_tensors="pt")
-    inputs = {name: value[None].to(pipe.model.device) for name, value in pairs.items()}
+    inputs = _choice_inputs(pipe, text, continuations)
     with eval_mode(pipe.model):
         out = pipe.model(**inputs)
     tokens = units_of_ids(pipe.tokenizer, pipe.tokenizer.encode(text), text)
     return Prediction(pipe.name, pipe.model.task, tokens, [_one("label", continuations, out.logits[0])])
+
+
+def _choice_inputs(pipe: Pipeline, text: str, continuations: Sequence[str]) -> dict[str, Tensor]:
+    """The text with each continuation, (1, choices, time); padding is masked, so a tokenizer need not know any."""
+    rows = [pipe.tokenizer(text, continuation) for continuation in continuations]
+    longest = max(len(row["input_ids"]) for row in rows)
+    fill = {"input_ids": pipe.tokenizer.pad_token_id or 0, "token_type_ids": pipe.tokenizer.pad_token_type_id}
+    inputs = {
+        name: torch.tensor([[row[name] + [fill.get(name, 0)] * (longest - len(row[name])) for row in rows]])
+        for name in rows[0]
+    }
+    if pipe.model.has_double_heads:  # it is told where each choice is read: at its last token
+        inputs["mc_token_ids"] = inputs["attention_mask"].sum(-1) - 1
+    return {name: value.to(pipe.model.device) for name, value in inputs.items()}
 
 
 # ---- as a question
