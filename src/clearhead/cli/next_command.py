@@ -25,7 +25,7 @@ _LINES = {
     "replaced-token": 'explain prediction "The cat sat on the mathematics."',
     "permutation-lm": 'explain attention "The cat sat on the mat."',
     "gpt-similarity": 'explain attention "The cat sat on the mat."',
-    "gpt-multiple-choice": 'explain prediction "_start_A cat_delimiter_" --set choices="sat._classify_, ran._classify_"',
+    "gpt-multiple-choice": 'explain prediction "_start_Cats_delimiter_" --set choices="no_classify_, yes_classify_"',
 }
 _FILLS = ("masked-lm", "bert-pretraining", "sentence-order", "distillation", "translation-lm")
 _TRANSLATES = ("transformer", "marian", "mbart", "m2m_100")
