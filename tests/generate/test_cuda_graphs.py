@@ -114,7 +114,7 @@ def test_recordings_are_few_and_go_with_their_model():
     ours = chosen.make(tiny_config("gpt2"))
     for rows in range(1, 8):
         fixed(ours, ids(rows, 4), None, max_new_tokens=3, eos_token_id=[])
-    assert len(cuda_graphs._recordings[ours]) == cuda_graphs.KEPT
+    assert len(cuda_graphs._recordings[ours]) == cuda_graphs.MAX_RECORDINGS
     alive = weakref.ref(ours)
     del ours
     gc.collect()

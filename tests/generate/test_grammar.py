@@ -364,7 +364,7 @@ def test_a_token_that_ends_is_no_text(tokenizers):
     constraint = Grammar.regex("a\n?").bind(tokenizer, newline)
     state = constraint.advance(constraint.start(), tokenizer.convert_tokens_to_ids("a"))
     assert constraint.advance(state, newline[0]) != state
-    assert not constraint.advance(state, newline[0]).place >= 0
+    assert not constraint.advance(state, newline[0]).node >= 0
 
 
 def test_an_unknown_decoder_is_refused(tokenizers):
@@ -690,7 +690,7 @@ def test_the_processor_lets_forced_special_tokens_pass(tokenizers):
 def test_the_processor_ends_in_time(tokenizers):
     tokenizer = tokenizers["bpe"]
     end, a = end_of(tokenizer), tokenizer.convert_tokens_to_ids("a")
-    process = constrain(Grammar.regex("a+!!").bind(tokenizer, [end]), 0, new_tokens=6)
+    process = constrain(Grammar.regex("a+!!").bind(tokenizer, [end]), 0, max_new_tokens=6)
     tokens = torch.zeros(1, 0, dtype=torch.long)
     while not (tokens == end).any():
         scores = torch.zeros(1, len(tokenizer))

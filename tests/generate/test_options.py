@@ -137,16 +137,16 @@ def test_seeds():
 
 
 def test_how_much_there_is_room_for():
-    assert Options(max_new_tokens=5).new_tokens(3, None) == 5
-    assert Options(max_length=5).new_tokens(3, None) == 2
-    assert Options(max_length=5, max_new_tokens=9).new_tokens(3, None) == 9
-    assert Options().new_tokens(3, None) == 50
-    assert Options(max_new_tokens=5).new_tokens(10, 12) == 3  # the last one is not read
-    assert Options(max_new_tokens=5, penalty_alpha=0.5, top_k=4).new_tokens(10, 12) == 2  # here it is
-    assert Options().new_tokens(12, 12) == 1
+    assert Options(max_new_tokens=5).token_budget(3, None) == 5
+    assert Options(max_length=5).token_budget(3, None) == 2
+    assert Options(max_length=5, max_new_tokens=9).token_budget(3, None) == 9
+    assert Options().token_budget(3, None) == 50
+    assert Options(max_new_tokens=5).token_budget(10, 12) == 3  # the last one is not read
+    assert Options(max_new_tokens=5, penalty_alpha=0.5, top_k=4).token_budget(10, 12) == 2  # here it is
+    assert Options().token_budget(12, 12) == 1
     for options, prompt, limit in ((Options(), 13, 12), (Options(max_length=3), 3, None)):
         with pytest.raises(InputError, match="prompt has"):
-            options.new_tokens(prompt, limit)
+            options.token_budget(prompt, limit)
 
 
 def test_ends_and_padding():

@@ -41,7 +41,7 @@ PROCESSORS = [
     (processors.repetition_penalty(1.7), lambda: hf.RepetitionPenaltyLogitsProcessor(1.7)),
     (processors.repetition_penalty(0.6), lambda: hf.RepetitionPenaltyLogitsProcessor(0.6)),
     (
-        processors.repetition_penalty(1 / 1.4, other=SOURCE),
+        processors.repetition_penalty(1 / 1.4, encoder_ids=SOURCE),
         lambda: hf.EncoderRepetitionPenaltyLogitsProcessor(1.4, SOURCE.repeat_interleave(3, 0)),
     ),
     (processors.no_repeat_ngram(1), lambda: hf.NoRepeatNGramLogitsProcessor(1)),
@@ -49,7 +49,7 @@ PROCESSORS = [
     (processors.no_repeat_ngram(3), lambda: hf.NoRepeatNGramLogitsProcessor(3)),
     (processors.no_repeat_ngram(20), lambda: hf.NoRepeatNGramLogitsProcessor(20)),
     (
-        processors.no_repeat_ngram(2, other=SOURCE),
+        processors.no_repeat_ngram(2, encoder_ids=SOURCE),
         lambda: hf.EncoderNoRepeatNGramLogitsProcessor(2, SOURCE.repeat_interleave(3, 0)),
     ),
     (

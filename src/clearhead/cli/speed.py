@@ -67,4 +67,4 @@ def options_of(generation: TextGeneration) -> dict[str, Any]:
     hidden = {"return_dict_in_generate", "grammar", "assistant_model"}
     fields = [f.name for f in dataclasses.fields(Options) if f.name not in hidden]
     values = {n: getattr(generation.options, n) for n in fields if getattr(generation.options, n) != getattr(plain, n)}
-    return values | {"max_new_tokens": generation.run.new_tokens}
+    return values | {"max_new_tokens": generation.run.max_new_tokens}

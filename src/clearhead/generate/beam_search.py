@@ -53,28 +53,36 @@ class BeamGroup:
     on_step: Callable[[BeamStep], None] | None = None
 
     def __init__(
-        self, session: DecodingSession, options: Options, beams: int, new_tokens: int, pad: int, ends: int, vocab: int
+        self,
+        session: DecodingSession,
+        options: Options,
+        beams: int,
+        max_new_tokens: int,
+        pad: int,
+        num_eos: int,
+        vocab: int,
     ) -> None:
-        """ends: how many tokens can end a text, so that enough candidates remain beside them."""
-        self.texts, self.beams, self.options, self.new_tokens = len(session.tokens), beams, options, new_tokens
+        """num_eos: how many tokens can end a text, so that enough candidates remain beside them."""
+        self.texts, self.beams, self.options, self.max_new_tokens = len(session.tokens), beams, options, max_new_tokens
         self.prompt_length, self.pad = session.prompt_length, pad
         device = session.tokens.device
-        self.candidates = min(max(2, 1 + ends), vocab) * beams
+        self.candidates = min(max(2, 1 + num_eos), vocab) * beams
         self.rows = torch.arange(self.texts, device=device)[:, None]
         # Only the first beam counts at first, or all beams would say the same.
-        self.running = torch.full((self.texts, beams), IMPOSSIBLE, device=device)
-        self.running[:, 0] = 0.0
+        self.running_scores = torch.full((self.texts, beams), IMPOSSIBLE, device=device)
+        self.running_scores[:, 0] = 0.0
         self.running_log_probs = torch.zeros(self.texts, beams, 0, device=device)
         self.done = torch.zeros(self.texts, beams, dtype=torch.bool, device=device)
         self.done_scores = torch.full((self.texts, beams), -torch.inf, device=device)
-        shape = (self.texts, beams, self.prompt_length + new_tokens)
+        shape = (self.texts, beams, self.prompt_length + max_new_tokens)
         self.done_tokens = torch.full(shape, pad, device=device, dtype=torch.long)
-        self.done_log_probs = torch.zeros(self.texts, beams, new_tokens, device=device)
+        self.done_log_probs = torch.zeros(self.texts, beams, max_new_tokens, device=device)
         self.done_length = torch.zeros(self.texts, beams, dtype=torch.long, device=device)
         self.improvable = torch.ones(self.texts, 1, dtype=torch.bool, device=device)
         self.first = torch.arange(self.candidates, device=device) < beams
-        self.alive = torch.ones(self.texts, 1, dtype=torch.bool, device=device)  # texts whose answer may still change
-        self.open = True
+        # texts whose answer may still change
+        self.unfinished = torch.ones(self.texts, 1, dtype=torch.bool, device=device)
+        self.active = True
 
     def advance(
         self,
@@ -87,40 +95,40 @@ class BeamGroup:
     ) -> tuple[Tensor, Tensor]:
         """Choose each beam's parent and token, both (texts, beams)."""
         vocab, rows = log_probs.shape[-1], self.rows
-        total = (log_probs + self.running[:, :, None]).flatten(1)  # (texts, beams · vocab)
+        total = (log_probs + self.running_scores[:, :, None]).flatten(1)  # (texts, beams · vocab)
         if constraints is not None:
             top, index = constraints.choose(total, tokens, self.candidates)
         else:
             top, index = _choose(total, self.candidates, self.options.samples, generators)
         parent, token = index // vocab, index % vocab  # (texts, candidates)
-        own = log_probs.flatten(1).gather(1, index)
+        log_prob = log_probs.flatten(1).gather(1, index)
         so_far = tokens[rows, parent]
         ended = torch.zeros_like(token, dtype=torch.bool)
         for criterion in stopping:
             ended |= criterion(so_far.flatten(0, 1), token.flatten()).view_as(token)
         if constraints is not None and bool(ended.any()):  # a stop string must not cut a text off before its words
             top = top.masked_fill(ended & ~constraints.complete(torch.cat([so_far, token[:, :, None]], -1)), -torch.inf)
-        last = written == self.new_tokens
-        counted = self._finish(top, ended | last, so_far, token, own, parent, written)
+        last = written == self.max_new_tokens
+        counted = self._finish(top, ended | last, so_far, token, log_prob, parent, written)
 
         # the rest go on (after the last step nobody does, but other groups are still charged for what was chosen)
-        going = top + ended * IMPOSSIBLE
+        continuing = top + ended * IMPOSSIBLE
         if constraints is None:
-            keep = going.topk(self.beams).indices
+            keep = continuing.topk(self.beams).indices
         else:  # in the order of the banks
             keep = torch.where(ended, self.candidates, 0).add(torch.arange(top.shape[1], device=top.device))
             keep = keep.topk(self.beams, largest=False).indices
-        self.running = going[rows, keep]
+        self.running_scores = continuing[rows, keep]
         if self.on_step is not None:
             score = top / written**self.options.length_penalty
-            self.on_step(BeamStep(parent, token, own, top, counted, score, keep))
-        parent, token, own = parent[rows, keep], token[rows, keep], own[rows, keep]
-        self.running_log_probs = torch.cat([self.running_log_probs[rows, parent], own[:, :, None]], -1)
+            self.on_step(BeamStep(parent, token, log_prob, top, counted, score, keep))
+        parent, token, log_prob = parent[rows, keep], token[rows, keep], log_prob[rows, keep]
+        self.running_log_probs = torch.cat([self.running_log_probs[rows, parent], log_prob[:, :, None]], -1)
         self._close(written, bool((ended | last).all()))
         return parent, token
 
     def _finish(
-        self, top: Tensor, ended: Tensor, so_far: Tensor, token: Tensor, own: Tensor, parent: Tensor, written: int
+        self, top: Tensor, ended: Tensor, so_far: Tensor, token: Tensor, log_prob: Tensor, parent: Tensor, written: int
     ) -> Tensor:
         """Hypotheses that end now compete with those that ended before. Gives which do, (texts, candidates) bool."""
         ended = ended & (top > IMPOSSIBLE / 2)  # what is forbidden, and what follows from it, is no answer
@@ -130,12 +138,12 @@ class BeamGroup:
             return counted
         ranked = (top / written**self.options.length_penalty).masked_fill(~counted, -torch.inf)
         texts, candidates = token.shape
-        new = so_far.new_full((texts, candidates, self.prompt_length + self.new_tokens), self.pad)
+        new = so_far.new_full((texts, candidates, self.prompt_length + self.max_new_tokens), self.pad)
         new[:, :, : self.prompt_length + written - 1] = so_far
         new[:, :, self.prompt_length + written - 1] = token
-        new_log_probs = own.new_zeros(texts, candidates, self.new_tokens)
+        new_log_probs = log_prob.new_zeros(texts, candidates, self.max_new_tokens)
         new_log_probs[:, :, : written - 1] = self.running_log_probs[self.rows, parent]
-        new_log_probs[:, :, written - 1] = own
+        new_log_probs[:, :, written - 1] = log_prob
         length = torch.full_like(token, self.prompt_length + written)
         self.done_scores, keep = torch.cat([self.done_scores, ranked], 1).topk(self.beams)
         self.done_tokens = torch.cat([self.done_tokens, new], 1)[self.rows, keep]
@@ -147,13 +155,13 @@ class BeamGroup:
     def _close(self, written: int, all_ended: bool) -> None:
         """Whether going on can still change the answer."""
         penalty, early = self.options.length_penalty, self.options.early_stopping
-        length = self.new_tokens if early == "never" and penalty > 0 else written
+        length = self.max_new_tokens if early == "never" and penalty > 0 else written
         worst = torch.where(self.done, self.done_scores.min(1, keepdim=True).values, -torch.inf)
-        best = self.running.amax(1, keepdim=True)
+        best = self.running_scores.amax(1, keepdim=True)
         better = (best / length**penalty > worst).any(-1, keepdim=True)
         self.improvable = self.improvable & better & (best > IMPOSSIBLE / 2)
-        self.alive = self.improvable & ~(self.done.all(-1, keepdim=True) & (early is True))
-        self.open = not all_ended and bool(self.alive.any())
+        self.unfinished = self.improvable & ~(self.done.all(-1, keepdim=True) & (early is True))
+        self.active = not all_ended and bool(self.unfinished.any())
 
 
 def beam_search(
@@ -162,8 +170,8 @@ def beam_search(
     processors: list[LogitsProcessor],
     stopping: list[StoppingCriterion],
     pad: int,
-    new_tokens: int,
-    ends: list[int],
+    max_new_tokens: int,
+    eos: list[int],
     on_step: Callable[[BeamStep], None] | None = None,
 ) -> BeamSearchResult:
     """The best num_return_sequences hypotheses of each text. With groups, each is charged for what others chose.
@@ -175,7 +183,7 @@ def beam_search(
     scores = session.prefill()
     vocab = scores.shape[-1]
     groups = [
-        BeamGroup(session, options, size, new_tokens, pad, len(ends), vocab) for _ in range(options.num_beam_groups)
+        BeamGroup(session, options, size, max_new_tokens, pad, len(eos), vocab) for _ in range(options.num_beam_groups)
     ]
     for group in groups:
         group.on_step = on_step
@@ -185,47 +193,49 @@ def beam_search(
     generators: Generators = [torch.Generator(scores.device).manual_seed(seed) for seed in seeds] if seeds else None
     constraints = None
     if options.force_words_ids:
-        constraints = PhraseConstraints(options.force_words_ids, ends, session.prompt_length, new_tokens, vocab)
+        constraints = PhraseConstraints(options.force_words_ids, eos, session.prompt_length, max_new_tokens, vocab)
     start = torch.arange(texts, device=scores.device)[:, None] * beams
 
-    for written in range(1, new_tokens + 1):
+    for written in range(1, max_new_tokens + 1):
         log_probs = scores.log_softmax(-1)
         for process in processors:
             log_probs = process(session.tokens, log_probs)
         log_probs = log_probs.view(texts, beams, -1)
         tokens = session.tokens.view(texts, beams, -1)
         chosen = torch.zeros_like(log_probs[:, 0])  # (texts, vocab): how often earlier groups chose each token
-        parents, nexts = [], []
+        parents, next_tokens = [], []
         for n, group in enumerate(groups):
             part = slice(n * size, (n + 1) * size)
-            own = log_probs[:, part] - options.diversity_penalty * chosen[:, None] if n else log_probs[:, part]
-            if group.open:
-                counted = group.alive.to(chosen.dtype)  # a text that has its answer charges nobody, as if it were alone
+            own = log_probs[:, part]  # of this group's beams
+            if n:
+                own = own - options.diversity_penalty * chosen[:, None]
+            if group.active:
+                weight = group.unfinished.to(chosen.dtype)  # a text that has its answer charges nobody
                 parent, token = group.advance(own, tokens[:, part], written, stopping, constraints, generators)
-                chosen = chosen.scatter_add(1, token, counted.expand_as(token))
+                chosen = chosen.scatter_add(1, token, weight.expand_as(token))
             else:
                 parent = torch.arange(size, device=scores.device).expand(texts, size)
                 token = torch.full_like(parent, pad)
             parents.append(parent + n * size)
-            nexts.append(token)
-        if not any(group.open for group in groups):
+            next_tokens.append(token)
+        if not any(group.active for group in groups):
             break
         session.reorder((torch.cat(parents, 1) + start).flatten())
-        scores = session.step(torch.cat(nexts, 1).flatten())
+        scores = session.step(torch.cat(next_tokens, 1).flatten())
     return _best(groups, options.num_return_sequences)
 
 
-def _best(groups: list[BeamGroup], returned: int) -> BeamSearchResult:
+def _best(groups: list[BeamGroup], num_return_sequences: int) -> BeamSearchResult:
     """The best of all groups together."""
-    scores, keep = torch.cat([group.done_scores for group in groups], 1).topk(returned)
+    scores, keep = torch.cat([group.done_scores for group in groups], 1).topk(num_return_sequences)
     rows = groups[0].rows
     complete = int(torch.cat([group.done for group in groups], 1)[rows, keep].sum(1).min())
     if complete == 0:
         raise InputError(say("generation.no_token_left"))
-    if complete < returned:
+    if complete < num_return_sequences:
         raise InputError(
-            f"Only {complete} of the {returned} answers asked for were found that processors and constraints allow. "
-            "Lower num_return_sequences, or raise num_beams."
+            f"Only {complete} of the {num_return_sequences} answers asked for were found that processors and "
+            "constraints allow. Lower num_return_sequences, or raise num_beams."
         )
     lengths = torch.cat([group.done_length for group in groups], 1)[rows, keep]
     longest = int(lengths.max())

@@ -14,29 +14,29 @@ from torch import Tensor
 from clearhead.errors import InputError
 
 IMPOSSIBLE = -1e9  # a score so low that nothing real falls below it
-MOST_OVERLAPPING = 5  # missing words that are looked at in every order; more are taken to share nothing
+MAX_OVERLAPPING = 5  # missing words that are looked at in every order; more are taken to share nothing
 
 
 class PhraseConstraints:
-    """words: each a run of token ids, or a list of runs of which one must be written."""
+    """words: each a phrase of token ids, or a list of phrases of which one must be written."""
 
     def __init__(
         self,
         words: Sequence[Sequence[int] | Sequence[Sequence[int]]],
-        ends: list[int],
+        eos: list[int],
         prompt_length: int,
-        new_tokens: int,
+        max_new_tokens: int,
         vocab: int,
     ) -> None:
-        self._words, self._ends = [_alternatives(word) for word in words], set(ends)
-        self._prompt_length, self._new_tokens = prompt_length, new_tokens
-        unknown = [token for word in self._words for run in word for token in run if not 0 <= token < vocab]
+        self._words, self._eos = [_alternatives(word) for word in words], set(eos)
+        self._prompt_length, self._max_new_tokens = prompt_length, max_new_tokens
+        unknown = [token for word in self._words for phrase in word for token in phrase if not 0 <= token < vocab]
         if unknown:
             raise InputError(f"A forced token is {unknown[0]}, but this model writes 0 to {vocab - 1}.")
         self._needed = sum(min(map(len, word)) for word in self._words)
         self._fewest_known: dict[tuple[tuple[int, int], ...], int] = {}
-        if (fewest := self.fewest_more([])) > new_tokens:
-            raise InputError(f"The forced words take {fewest} tokens, and there is room for {new_tokens}.")
+        if (fewest := self.fewest_more([])) > max_new_tokens:
+            raise InputError(f"The forced words take {fewest} tokens, and there is room for {max_new_tokens}.")
 
     def progress(self, written: Sequence[int]) -> tuple[int, set[int]]:
         """How many tokens of the words these tokens have brought, and which tokens would bring the next.
@@ -45,23 +45,23 @@ class PhraseConstraints:
         as far as it has come.
         """
         text = list(written)
-        missing = [word for word in self._words if not any(_holds(text, run) for run in word)]
+        missing = [word for word in self._words if not any(_holds(text, phrase) for phrase in word)]
         gained = self._needed - sum(min(map(len, word)) for word in missing)
-        best, nexts = 0, {run[0] for word in missing for run in word}
+        best, next_tokens = 0, {phrase[0] for word in missing for phrase in word}
         for word in missing:
-            for run in word:
-                begun = _begun(text, run)
+            for phrase in word:
+                begun = _begun(text, phrase)
                 if begun:
-                    nexts.add(run[begun])
+                    next_tokens.add(phrase[begun])
                     best = max(best, min(begun, min(map(len, word)) - 1))
-        return gained + best, nexts
+        return gained + best, next_tokens
 
     def fewest_more(self, text: list[int]) -> int:
         """With how few more tokens all the words can be there. They may share tokens: 3 4 5 holds 3 4 and 4 5."""
-        missing = [n for n, word in enumerate(self._words) if not any(_holds(text, run) for run in word)]
-        if len(missing) > MOST_OVERLAPPING:
+        missing = [n for n, word in enumerate(self._words) if not any(_holds(text, phrase) for phrase in word)]
+        if len(missing) > MAX_OVERLAPPING:
             return sum(min(map(len, self._words[n])) for n in missing)
-        begun = tuple((n, _begun(text, run)) for n in missing for run in self._words[n])
+        begun = tuple((n, _begun(text, phrase)) for n in missing for phrase in self._words[n])
         if begun not in self._fewest_known:
             self._fewest_known[begun] = self._fewest(frozenset(missing), text)
         return self._fewest_known[begun]
@@ -69,10 +69,12 @@ class PhraseConstraints:
     def _fewest(self, missing: frozenset[int], text: list[int]) -> int:
         """The missing words after this text, in the best order, each begun by what stands before it."""
         fewest = 0 if not missing else 1 << 30
-        for run in (run for n in missing for run in self._words[n]):
-            more = run[_begun(text, run) :]
-            rest = frozenset(n for n in missing if not any(_holds(run, one) for one in self._words[n]))
-            fewest = min(fewest, len(more) + self._fewest(rest, run))
+        for phrase in (phrase for n in missing for phrase in self._words[n]):
+            more = phrase[_begun(text, phrase) :]
+            rest = frozenset(
+                n for n in missing if not any(_holds(phrase, alternative) for alternative in self._words[n])
+            )
+            fewest = min(fewest, len(more) + self._fewest(rest, phrase))
         return fewest
 
     def complete(self, tokens: Tensor) -> Tensor:
@@ -82,37 +84,38 @@ class PhraseConstraints:
         return torch.tensor(complete, device=tokens.device).view(tokens.shape[:-1])
 
     def choose(self, total: Tensor, tokens: Tensor, candidates: int) -> tuple[Tensor, Tensor]:
-        """(texts, candidates) of scores and places in `total` (texts, beams · vocab), in the order of choice."""
+        """(texts, candidates) of scores and indices in `total` (texts, beams · vocab), in the order of choice."""
         vocab = total.shape[1] // tokens.shape[1]
         written = tokens[:, :, self._prompt_length :].tolist()
         scores = total.new_full((len(total), candidates), IMPOSSIBLE)
-        places = torch.zeros(len(total), candidates, dtype=torch.long, device=total.device)
+        indices = torch.zeros(len(total), candidates, dtype=torch.long, device=total.device)
         for text, row in enumerate(total):
             chosen = self._banked(row, written[text], vocab, candidates)
-            places[text, : len(chosen)] = torch.tensor(chosen, dtype=torch.long, device=row.device)
-            scores[text, : len(chosen)] = row[places[text, : len(chosen)]]
-        return scores, places
+            indices[text, : len(chosen)] = torch.tensor(chosen, dtype=torch.long, device=row.device)
+            scores[text, : len(chosen)] = row[indices[text, : len(chosen)]]
+        return scores, indices
 
     def _banked(self, row: Tensor, beams: list[list[int]], vocab: int, candidates: int) -> list[int]:
-        left = self._new_tokens - len(beams[0]) - 1  # tokens that can be written after this one
+        remaining = self._max_new_tokens - len(beams[0]) - 1  # tokens that can be written after this one
         pool = set(row.topk(min(2 * candidates, len(row))).indices.tolist())
-        own = row.view(-1, vocab).topk(min(len(self._ends) + 2, vocab)).indices  # each beam has a way on of its own
-        pool |= {beam * vocab + token for beam, best in enumerate(own.tolist()) for token in best}
+        # each beam has a way on of its own
+        best_tokens = row.view(-1, vocab).topk(min(len(self._eos) + 2, vocab)).indices
+        pool |= {beam * vocab + token for beam, best in enumerate(best_tokens.tolist()) for token in best}
         before = [self.progress(text) for text in beams]
-        for beam, (_, nexts) in enumerate(before):
-            pool |= {beam * vocab + token for token in nexts}
+        for beam, (_, next_tokens) in enumerate(before):
+            pool |= {beam * vocab + token for token in next_tokens}
         banks: dict[int, list[int]] = {}
-        for place in sorted(pool, key=lambda place: -float(row[place])):
-            beam, token = divmod(place, vocab)
+        for index in sorted(pool, key=lambda index: -float(row[index])):
+            beam, token = divmod(index, vocab)
             text = [*beams[beam], token]
             gained = self.progress(text)[0]
             complete = before[beam][0] == self._needed
             if (
-                float(row[place]) > IMPOSSIBLE / 2
-                and self.fewest_more(text) <= left
-                and (complete or token not in self._ends)
+                float(row[index]) > IMPOSSIBLE / 2
+                and self.fewest_more(text) <= remaining
+                and (complete or token not in self._eos)
             ):
-                banks.setdefault(gained, []).append(place)
+                banks.setdefault(gained, []).append(index)
         chosen: list[int] = []
         while len(chosen) < candidates and any(banks.values()):  # one of each bank in turn, the furthest first
             for bank in sorted(banks, reverse=True):
@@ -122,13 +125,13 @@ class PhraseConstraints:
 
 
 def _alternatives(word: Sequence[int] | Sequence[Sequence[int]]) -> list[list[int]]:
-    return [[*word]] if isinstance(word[0], int) else [[*run] for run in word]  # type: ignore[misc]
+    return [[*word]] if isinstance(word[0], int) else [[*phrase] for phrase in word]  # type: ignore[misc]
 
 
-def _holds(text: list[int], run: list[int]) -> bool:
-    return any(text[n : n + len(run)] == run for n in range(len(text) - len(run) + 1))
+def _holds(text: list[int], phrase: list[int]) -> bool:
+    return any(text[n : n + len(phrase)] == phrase for n in range(len(text) - len(phrase) + 1))
 
 
-def _begun(text: list[int], run: list[int]) -> int:
-    """How many tokens of the run the text ends with."""
-    return next((n for n in range(min(len(run) - 1, len(text)), 0, -1) if text[-n:] == run[:n]), 0)
+def _begun(text: list[int], phrase: list[int]) -> int:
+    """How many tokens of the phrase the text ends with."""
+    return next((n for n in range(min(len(phrase) - 1, len(text)), 0, -1) if text[-n:] == phrase[:n]), 0)

@@ -76,10 +76,10 @@ def token_constraint(
     return form
 
 
-def constrain(constraint: TokenConstraint, prompt_length: int, new_tokens: int | None = None) -> LogitsProcessor:
+def constrain(constraint: TokenConstraint, prompt_length: int, max_new_tokens: int | None = None) -> LogitsProcessor:
     """Forbid every token with which the text after the prompt would no longer fit.
 
-    new_tokens   how many may come in all: the text is then brought to its end in time
+    max_new_tokens  how many may come in all: the text is then brought to its end in time
 
     Where a text stands is found again by its tokens, so that beams may change places. Special tokens that another
     processor forces (a language code, an end) are no text, so they pass.
@@ -98,24 +98,24 @@ def constrain(constraint: TokenConstraint, prompt_length: int, new_tokens: int |
         current = {row: state_of(row) for row in rows}
         states.clear()  # the next call goes on from these
         states.update({(): constraint.start(), **current})
-        remaining = None if new_tokens is None else new_tokens - (tokens.shape[1] - prompt_length)
+        remaining = None if max_new_tokens is None else max_new_tokens - (tokens.shape[1] - prompt_length)
         anything = torch.ones(constraint.vocab_size, dtype=torch.bool)
         masks = [anything if (s := current[row]) is None else constraint.allowed(s, remaining) for row in rows]
         if remaining == 1 and not any(state is None or constraint.can_complete(state) for state in current.values()):
             log.warning(
                 "The answer was cut after %s tokens, before it could fit %s: give more room (max_new_tokens).",
-                new_tokens,
+                max_new_tokens,
                 constraint.description,
             )
-        kept = scores.masked_fill(~torch.stack(masks).to(scores.device), FORBIDDEN)
+        masked = scores.masked_fill(~torch.stack(masks).to(scores.device), FORBIDDEN)
         finished = torch.tensor([(s := current[row]) is not None and constraint.is_finished(s) for row in rows])
-        stuck = (kept == FORBIDDEN).all(-1) & ~finished.to(scores.device)
-        return _let_forced_pass(constraint, scores, kept, stuck) if bool(stuck.any()) else kept
+        stuck = (masked == FORBIDDEN).all(-1) & ~finished.to(scores.device)
+        return _let_forced_pass(constraint, scores, masked, stuck) if bool(stuck.any()) else masked
 
     return process
 
 
-def _let_forced_pass(constraint: TokenConstraint, scores: Tensor, kept: Tensor, stuck: Tensor) -> Tensor:
+def _let_forced_pass(constraint: TokenConstraint, scores: Tensor, masked: Tensor, stuck: Tensor) -> Tensor:
     """Rows with no token left take the special tokens that another processor forces; an error where it forces none."""
     special = scores.masked_fill(constraint.is_text.to(scores.device), FORBIDDEN)
     forces = (scores == special).all(-1) & (special > FORBIDDEN).any(-1)  # special tokens, and them alone
@@ -124,4 +124,4 @@ def _let_forced_pass(constraint: TokenConstraint, scores: Tensor, kept: Tensor, 
             f"The grammar ({constraint.description}) and the other options (a least length, forbidden words or "
             "repetitions, forced words) leave no token to write. Leave those options out."
         )
-    return torch.where(stuck[:, None], special, kept)
+    return torch.where(stuck[:, None], special, masked)

@@ -32,7 +32,7 @@ from clearhead.nn.stack import Stack
 from clearhead.nn.torch_internals import has_triton, recompile_limit
 from clearhead.nn.tracing import is_tracing
 
-KEPT = 4  # recordings per model; each holds a cache
+MAX_RECORDINGS = 4  # recordings per model; each holds a cache
 _recordings: weakref.WeakKeyDictionary[Model, OrderedDict[object, Recording]] = weakref.WeakKeyDictionary()
 
 
@@ -67,33 +67,33 @@ def why_no_fixed_shapes(model: Model) -> str | None:
 class RecordedChoice:
     """The end of a recorded step: scores → warpers → token, on the device and without a look at any value."""
 
-    def __init__(self, options: Options, ends: list[int], pad: int) -> None:
-        self.warpers, self.sampled = warpers(options, ends), options.samples
-        self.ends, self.pad = ends, pad
-        shaped = tuple(getattr(options, name) for name in WARPERS)
+    def __init__(self, options: Options, eos: list[int], pad: int) -> None:
+        self.warpers, self.sampled = warpers(options, eos), options.samples
+        self.eos, self.pad = eos, pad
+        warper_values = tuple(getattr(options, name) for name in WARPERS)
         self.key = (
             self.sampled,
-            shaped,
+            warper_values,
             options.renormalize_logits,
-            tuple(ends),
+            tuple(eos),
             pad,
         )  # what a recording of it depends on
 
-    def __call__(self, state: Recording) -> None:
-        scores = state.logits
+    def __call__(self, recording: Recording) -> None:
+        scores = recording.logits
         for warp in self.warpers:
-            scores = warp(state.ids, scores)
+            scores = warp(recording.ids, scores)
         if self.sampled:
-            token = sample(scores, state.uniforms.index_select(1, state.written))
+            token = sample(scores, recording.uniforms.index_select(1, recording.written))
         else:
             token = scores.argmax(-1)
-        token = token.masked_fill(state.finished, self.pad)
-        for end in self.ends:
-            state.finished |= token == end
-        state.out.index_copy_(1, state.written, token[:, None])
-        state.done.index_copy_(1, state.written, state.finished[:, None])
-        state.ids.copy_(token[:, None])
-        state.written += 1
+        token = token.masked_fill(recording.finished, self.pad)
+        for end in self.eos:
+            recording.finished |= token == end
+        recording.tokens.index_copy_(1, recording.written, token[:, None])
+        recording.done.index_copy_(1, recording.written, recording.finished[:, None])
+        recording.ids.copy_(token[:, None])
+        recording.written += 1
 
 
 class Recording:
@@ -103,8 +103,8 @@ class Recording:
         self,
         model: Model,
         rows: int,
-        prompt: int,
-        span: int,
+        prompt_length: int,
+        capacity: int,
         choice: RecordedChoice | None,
         compile: bool = False,
         by_row: bool = False,
@@ -112,22 +112,22 @@ class Recording:
         """by_row: steps go through `gpu_decode`."""
         device, vocab = model.device, model.config.vocab_size
         self._model = weakref.ref(model)  # recordings are kept by model: they must not keep it alive
-        self.choice, self.prompt, self.span = choice, prompt, span
+        self.choice, self.prompt_length, self.capacity = choice, prompt_length, capacity
         self.compile, self.by_row = compile, by_row
-        new = span - prompt + 1
+        new = capacity - prompt_length + 1
         self.write_position = torch.zeros(1, dtype=torch.long, device=device)
-        self.cache = StaticKVCache(len(model.output_stack.layers), span, self.write_position)
-        self.prompt_ids = torch.zeros(rows, prompt, dtype=torch.long, device=device)
+        self.cache = StaticKVCache(len(model.output_stack.layers), capacity, self.write_position)
+        self.prompt_ids = torch.zeros(rows, prompt_length, dtype=torch.long, device=device)
         self.prompt_position_ids = torch.zeros_like(self.prompt_ids)
-        self.prompt_mask = torch.zeros(rows, 1, prompt, prompt, dtype=torch.bool, device=device)
+        self.prompt_mask = torch.zeros(rows, 1, prompt_length, prompt_length, dtype=torch.bool, device=device)
         self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.position_ids = torch.zeros_like(self.ids)
-        self.mask = torch.zeros(rows, span, dtype=torch.bool, device=device)
+        self.mask = torch.zeros(rows, capacity, dtype=torch.bool, device=device)
         self.logits = torch.zeros(rows, vocab, device=device)
         self.finished = torch.zeros(rows, dtype=torch.bool, device=device)
         self.written = torch.zeros(1, dtype=torch.long, device=device)
         self.uniforms = torch.zeros(rows, new, device=device)
-        self.out = torch.zeros(rows, new, dtype=torch.long, device=device)
+        self.tokens = torch.zeros(rows, new, dtype=torch.long, device=device)
         self.done = torch.zeros(rows, new, dtype=torch.bool, device=device)
         self._replay: dict[str, Callable[[], None]] = {}
 
@@ -139,18 +139,18 @@ class Recording:
 
     def begin(self, ids: Tensor, mask: Tensor, first: int, uniforms: Tensor | None) -> None:
         """Read the prompt: ids and mask (rows, time), real tokens on the right; leaves scores for the first token."""
-        pad = self.prompt - ids.shape[1]
+        pad = self.prompt_length - ids.shape[1]
         self.prompt_ids.zero_()
         self.prompt_ids[:, pad:] = ids
         self.mask.zero_()
-        self.mask[:, pad : self.prompt] = mask
-        shown = self.mask[:, : self.prompt]
-        order = torch.ones(self.prompt, self.prompt, dtype=torch.bool, device=ids.device).tril()
-        self.prompt_mask.copy_((order & shown[:, None, :])[:, None])
-        counted = shown.long().cumsum(-1)
+        self.mask[:, pad : self.prompt_length] = mask
+        visible = self.mask[:, : self.prompt_length]
+        order = torch.ones(self.prompt_length, self.prompt_length, dtype=torch.bool, device=ids.device).tril()
+        self.prompt_mask.copy_((order & visible[:, None, :])[:, None])
+        counted = visible.long().cumsum(-1)
         self.prompt_position_ids.copy_((counted - 1).clamp(min=0) + first)
         self.position_ids.copy_(counted[:, -1:] + first)
-        self.write_position.fill_(self.prompt)
+        self.write_position.fill_(self.prompt_length)
         self.finished.zero_()
         self.written.zero_()
         if uniforms is not None:
@@ -160,8 +160,8 @@ class Recording:
 
     def step(self) -> None:
         """Read the token in `ids`; scores for the next, and, if the recording chooses, that token."""
-        how = compiled(self.model.output_stack.layers) if self.compile and not self.by_row else nullcontext()
-        self._run("step", self._read_token, how)
+        context = compiled(self.model.output_stack.layers) if self.compile and not self.by_row else nullcontext()
+        self._run("step", self._read_token, context)
 
     def choose(self) -> None:
         assert self.choice is not None
@@ -191,12 +191,12 @@ class Recording:
         )
         self.logits.copy_(out.logits[:, -1])
 
-    def _run(self, name: str, body: Callable[[], None], how: AbstractContextManager[None]) -> None:
+    def _run(self, name: str, body: Callable[[], None], context: AbstractContextManager[None]) -> None:
         if self.ids.device.type != "cuda":
             body()
             return
         if name not in self._replay:
-            with how:
+            with context:
                 self._replay[name] = self._capture(body)
         self._replay[name]()
 
@@ -209,39 +209,39 @@ class Recording:
             self.finished,
             self.written,
             self.ids,
-            self.out,
+            self.tokens,
             self.done,
         )
         saved = [tensor.clone() for tensor in state]
         lengths = [layer.length for layer in self.cache.layers]
 
-        def put_back() -> None:
+        def restore() -> None:
             for tensor, value in zip(state, saved, strict=True):
                 tensor.copy_(value)
             for layer, length in zip(self.cache.layers, lengths, strict=True):
                 layer.length = length
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
             for _ in range(2):
                 body()
-                put_back()
+                restore()
             torch.cuda.current_stream().synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=side):
+            with torch.cuda.graph(graph, stream=stream):
                 body()
-        torch.cuda.current_stream().wait_stream(side)
-        put_back()
+        torch.cuda.current_stream().wait_stream(stream)
+        restore()
         return graph.replay
 
 
 class CudaGraphSession:
     """A session whose steps are replayed. A `Session` to the loop."""
 
-    def __init__(self, session: DecodingSession, new_tokens: int, copies: int, compile: bool = False) -> None:
+    def __init__(self, session: DecodingSession, max_new_tokens: int, copies: int, compile: bool = False) -> None:
         self._session, self._copies = session, copies
-        self._key, self._recording = acquire(session, new_tokens, copies, None, compile)
+        self._key, self._recording = acquire(session, max_new_tokens, copies, None, compile)
         self._tokens = session.tokens
 
     def close(self) -> None:
@@ -269,46 +269,47 @@ def decode(
     session: DecodingSession,
     choice: RecordedChoice,
     uniforms: Tensor | None,
-    new_tokens: int,
+    max_new_tokens: int,
     copies: int,
     compile: bool = False,
 ) -> Iterator[DecodingStep]:
     """The one loop where nothing but the model and chance decides: a token is one launch, and Python only counts."""
-    key, state = acquire(session, new_tokens, copies, choice, compile)
+    key, recording = acquire(session, max_new_tokens, copies, choice, compile)
     try:
-        _begin(session, state, copies, uniforms)
-        state.choose()
-        for n in range(new_tokens):
+        _begin(session, recording, copies, uniforms)
+        recording.choose()
+        for n in range(max_new_tokens):
             if n:
-                state.step()
-            yield DecodingStep(state.out[:, n], state.logits, state.logits, state.done[:, n])
+                recording.step()
+            yield DecodingStep(recording.tokens[:, n], recording.logits, recording.logits, recording.done[:, n])
             if (
-                choice.ends
+                choice.eos
                 and n % FINISHED_CHECK_INTERVAL == FINISHED_CHECK_INTERVAL - 1
-                and bool(state.finished.all())
+                and bool(recording.finished.all())
             ):
                 return
     finally:
-        release(session.model, key, state)
+        release(session.model, key, recording)
 
 
 def acquire(
-    session: DecodingSession, new_tokens: int, copies: int, choice: RecordedChoice | None, compile: bool
+    session: DecodingSession, max_new_tokens: int, copies: int, choice: RecordedChoice | None, compile: bool
 ) -> tuple[object, Recording]:
     """A recording for calls of this shape: kept from an earlier one, or new. Two texts at once need two of them."""
     rows = len(session.tokens) * copies
-    prompt = _round(session.prompt_length)
+    prompt_length = _round(session.prompt_length)
     if session.max_length is not None:  # padding must not reach beyond the model's positions
-        prompt = min(prompt, session.max_length)
-    span = _round(prompt + new_tokens)
+        prompt_length = min(prompt_length, session.max_length)
+    capacity = _round(prompt_length + max_new_tokens)
     model = session.model
     if model.device.type == "cuda":
         gpu_gemv.prepare()
-    where = tuple(part.data_ptr() for part in (*model.parameters(), *model.buffers()))  # what moved is recorded anew
+    # what moved is recorded anew
+    addresses = tuple(part.data_ptr() for part in (*model.parameters(), *model.buffers()))
     by_row = rows == 1 and can_step_by_row(model)
-    key = (rows, prompt, span, where, compile, by_row, None if choice is None else choice.key)
-    known = _recordings.setdefault(model, OrderedDict()).pop(key, None)
-    return key, known or Recording(model, rows, prompt, span, choice, compile, by_row)
+    key = (rows, prompt_length, capacity, addresses, compile, by_row, None if choice is None else choice.key)
+    recording = _recordings.setdefault(model, OrderedDict()).pop(key, None)
+    return key, recording or Recording(model, rows, prompt_length, capacity, choice, compile, by_row)
 
 
 def can_step_by_row(model: Model) -> bool:
@@ -327,16 +328,16 @@ def can_step_by_row(model: Model) -> bool:
 def release(model: Model, key: object, recording: Recording) -> None:
     kept = _recordings.setdefault(model, OrderedDict())
     kept[key] = recording
-    while len(kept) > KEPT:
+    while len(kept) > MAX_RECORDINGS:
         kept.popitem(last=False)
 
 
-def _begin(session: DecodingSession, state: Recording, copies: int, uniforms: Tensor | None) -> None:
+def _begin(session: DecodingSession, recording: Recording, copies: int, uniforms: Tensor | None) -> None:
     ids, mask = session.left_padded_prompt()
     if copies > 1:
         ids, mask = ids.repeat_interleave(copies, 0), mask.repeat_interleave(copies, 0)
-    state.begin(ids, mask, session.model.first_position or 0, uniforms)
-    check_numbers(state.logits, session.model)
+    recording.begin(ids, mask, session.model.first_position or 0, uniforms)
+    check_numbers(recording.logits, session.model)
 
 
 def _round(length: int) -> int:

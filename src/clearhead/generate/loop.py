@@ -62,15 +62,15 @@ def greedy(scores: Tensor, written: int) -> Tensor:
     return scores.argmax(-1)
 
 
-def draw_uniforms(rows: int, new_tokens: int, seeds: list[int] | None) -> Tensor:
+def draw_uniforms(rows: int, max_new_tokens: int, seeds: list[int] | None) -> Tensor:
     """(rows, new) numbers in [0, 1), drawn beforehand: all the chance that a text needs.
 
     A row's numbers depend on its own seed alone, are the same on every device, and nothing waits for them.
     """
     if seeds is None:
-        uniforms = torch.rand(rows, new_tokens)
+        uniforms = torch.rand(rows, max_new_tokens)
     else:
-        uniforms = torch.stack([torch.rand(new_tokens, generator=torch.Generator().manual_seed(s)) for s in seeds])
+        uniforms = torch.stack([torch.rand(max_new_tokens, generator=torch.Generator().manual_seed(s)) for s in seeds])
     return uniforms.clamp(max=1 - 2**-22)  # products with it stay below the other factor, in fp32 too
 
 
@@ -98,16 +98,16 @@ def decode(
     choose: TokenChooser,
     stopping: list[StoppingCriterion],
     pad: int,
-    new_tokens: int,
+    max_new_tokens: int,
     copies: int = 1,
 ) -> Iterator[DecodingStep]:
-    """Up to `new_tokens` steps; it ends when all rows are finished. copies: how many texts begin with each prompt."""
+    """Up to `max_new_tokens` steps; fewer when all rows are finished. copies: how many texts each prompt gets."""
     logits = session.prefill()
     session.repeat(copies)
     logits = logits if copies == 1 else logits.repeat_interleave(copies, 0)
     finished = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
     interval = 1 if logits.device.type == "cpu" else FINISHED_CHECK_INTERVAL
-    for written in range(new_tokens):
+    for written in range(max_new_tokens):
         scores = logits
         for process in processors:
             scores = process(session.tokens, scores)
@@ -117,6 +117,6 @@ def decode(
         for criterion in stopping:
             finished = finished | criterion(session.tokens, token)
         yield DecodingStep(token, logits, scores, finished)
-        if written + 1 == new_tokens or (stopping and (written + 1) % interval == 0 and bool(finished.all())):
+        if written + 1 == max_new_tokens or (stopping and (written + 1) % interval == 0 and bool(finished.all())):
             return
         logits = session.step(token)

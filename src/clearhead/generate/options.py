@@ -39,10 +39,10 @@ class Options(GenerationFields):
             filled = {name: value for name, value in filled.items() if name not in dropped}
         if {"max_new_tokens", "max_length"} & set(keywords):  # a length asked for replaces every stored one
             filled = {name: v for name, v in filled.items() if name not in ("max_new_tokens", "max_length")}
-            for least, most in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
-                low, high = filled.get(least), keywords.get(most)
+            for minimum, maximum in (("min_new_tokens", "max_new_tokens"), ("min_length", "max_length")):
+                low, high = filled.get(minimum), keywords.get(maximum)
                 if isinstance(low, int) and isinstance(high, int) and low > high:
-                    del filled[least]
+                    del filled[minimum]
         if filled.get("do_sample") is False and {*WARPERS, "seed"} & set(keywords):
             del filled["do_sample"]
         return cls(**(filled | keywords))
@@ -58,13 +58,13 @@ class Options(GenerationFields):
 
     def without_effect(self, keywords: dict[str, Any]) -> list[str]:
         """What was asked for and does nothing, as sentences. A file's own values are its own business."""
-        asked = {name for name, value in _named(keywords).items() if value != FIELDS[name].default}
+        requested = {name for name, value in _named(keywords).items() if value != FIELDS[name].default}
         sentences: list[str] = [
             say("options.no_effect", name=name, needs=needs)
             for name in FIELDS
-            if name in asked and (needs := FIELDS[name].needs) and getattr(self, needs) == FIELDS[needs].default
+            if name in requested and (needs := FIELDS[name].needs) and getattr(self, needs) == FIELDS[needs].default
         ]
-        if {"max_length", "max_new_tokens"} <= asked:
+        if {"max_length", "max_new_tokens"} <= requested:
             sentences.append(say("options.two_lengths"))
         return sentences
 
@@ -99,9 +99,9 @@ class Options(GenerationFields):
         if self.max_length is not None and self.min_length > self.max_length:
             raise InputError(self._least_above_most("min_length", "max_length"))
 
-    def _least_above_most(self, least: str, most: str) -> Message:
-        low, high = getattr(self, least), getattr(self, most)
-        return say("generation.least_above_most", least=least, low=low, most=most, high=high)
+    def _least_above_most(self, minimum: str, maximum: str) -> Message:
+        low, high = getattr(self, minimum), getattr(self, maximum)
+        return say("generation.least_above_most", least=minimum, low=low, most=maximum, high=high)
 
     def _check_search(self) -> None:
         if self.num_beams > 1 and self.num_return_sequences > self.num_beams:
@@ -188,8 +188,8 @@ class Options(GenerationFields):
         pad = self.pad_token_id if self.pad_token_id is not None else config.pad_token_id
         return pad if pad is not None and pad < config.vocab_size else next(iter(self.eos_ids(config)), 0)
 
-    def new_tokens(self, prompt_length: int, positions: int | None) -> int:
-        """How many tokens to write after a prompt of this length; positions: those of the model (None: no limit)."""
+    def token_budget(self, prompt_length: int, max_positions: int | None) -> int:
+        """How many tokens to write after a prompt of this length; max_positions: the model's (None: no limit)."""
         if self.max_length is not None and self.max_new_tokens is None:
             wanted = self.max_length - prompt_length
             if wanted < 1:
@@ -198,10 +198,10 @@ class Options(GenerationFields):
         else:
             wanted = self.max_new_tokens if self.max_new_tokens is not None else 50
         # The last token is written but never read, so it needs no position of its own; contrastive search reads it.
-        most = wanted if positions is None else positions + (self.penalty_alpha is None) - prompt_length
-        if most < 1:
-            raise PromptTooLong(say("generation.no_room", count=prompt_length, positions=positions))
-        return min(wanted, most)
+        available = wanted if max_positions is None else max_positions + (self.penalty_alpha is None) - prompt_length
+        if available < 1:
+            raise PromptTooLong(say("generation.no_room", count=prompt_length, positions=max_positions))
+        return min(wanted, available)
 
 
 def _named(keywords: dict[str, Any]) -> dict[str, Any]:

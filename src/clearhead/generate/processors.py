@@ -20,14 +20,16 @@ FORBIDDEN = -torch.inf
 
 
 def logits_processors(
-    options: Options, prompt_length: int, eos: list[int], new_tokens: int, encoder_ids: Tensor | None = None
+    options: Options, prompt_length: int, eos: list[int], max_new_tokens: int, encoder_ids: Tensor | None = None
 ) -> list[LogitsProcessor]:
     """The processors that these options ask for. encoder_ids: the text an encoder has read, (texts, time)."""
     processors: list[LogitsProcessor] = []
     if options.sequence_bias is not None:
         processors.append(sequence_bias(_biases(options.sequence_bias)))
     if options.encoder_repetition_penalty != 1.0:
-        processors.append(repetition_penalty(1 / options.encoder_repetition_penalty, other=_encoder_ids(encoder_ids)))
+        processors.append(
+            repetition_penalty(1 / options.encoder_repetition_penalty, encoder_ids=_encoder_ids(encoder_ids))
+        )
     if options.repetition_penalty != 1.0:
         processors.append(repetition_penalty(options.repetition_penalty))
     if options.presence_penalty or options.frequency_penalty:
@@ -37,19 +39,21 @@ def logits_processors(
     if options.no_repeat_ngram_size:
         processors.append(no_repeat_ngram(options.no_repeat_ngram_size))
     if options.encoder_no_repeat_ngram_size:
-        processors.append(no_repeat_ngram(options.encoder_no_repeat_ngram_size, other=_encoder_ids(encoder_ids)))
-    runs = [list(run) for run in options.bad_words_ids or [] if list(run) not in [[end] for end in eos]]
-    if runs:
-        processors.append(sequence_bias((run, FORBIDDEN) for run in runs))
-    least = max(options.min_length, prompt_length + options.min_new_tokens if options.min_new_tokens else 0)
-    if least and eos:
-        processors.append(suppress_tokens(eos, lambda length: length < least))
+        processors.append(no_repeat_ngram(options.encoder_no_repeat_ngram_size, encoder_ids=_encoder_ids(encoder_ids)))
+    bad_words = [list(word) for word in options.bad_words_ids or [] if list(word) not in [[end] for end in eos]]
+    if bad_words:
+        processors.append(sequence_bias((word, FORBIDDEN) for word in bad_words))
+    min_length = max(options.min_length, prompt_length + options.min_new_tokens if options.min_new_tokens else 0)
+    if min_length and eos:
+        processors.append(suppress_tokens(eos, lambda length: length < min_length))
     if options.forced_bos_token_id is not None:
         processors.append(force_tokens_at(1, [options.forced_bos_token_id]))
-    last = options.forced_eos_token_id
-    if last is not None and last != []:
+    forced_eos = options.forced_eos_token_id
+    if forced_eos is not None and forced_eos != []:
         processors.append(
-            force_tokens_at(prompt_length + new_tokens - 1, [last] if isinstance(last, int) else list(last))
+            force_tokens_at(
+                prompt_length + max_new_tokens - 1, [forced_eos] if isinstance(forced_eos, int) else list(forced_eos)
+            )
         )
     if options.exponential_decay_length_penalty is not None and eos:
         start, factor = options.exponential_decay_length_penalty
@@ -57,19 +61,19 @@ def logits_processors(
     if options.suppress_tokens:
         processors.append(suppress_tokens(list(options.suppress_tokens)))
     if options.begin_suppress_tokens:
-        first = prompt_length + (prompt_length == 1 and options.forced_bos_token_id is not None)
-        processors.append(suppress_tokens(list(options.begin_suppress_tokens), lambda length: length == first))
+        begin = prompt_length + (prompt_length == 1 and options.forced_bos_token_id is not None)
+        processors.append(suppress_tokens(list(options.begin_suppress_tokens), lambda length: length == begin))
     return processors
 
 
-def repetition_penalty(penalty: float, other: Tensor | None = None) -> LogitsProcessor:
+def repetition_penalty(penalty: float, encoder_ids: Tensor | None = None) -> LogitsProcessor:
     """CTRL's: a score of a token already seen is divided by the penalty if positive, multiplied if negative.
 
-    other   another text that counts instead, (texts, time): an encoder's. A row's copies share theirs.
+    encoder_ids  another text that counts instead, (texts, time): an encoder's. A row's copies share theirs.
     """
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
-        counted = tokens if other is None else _for_rows(other, len(scores))
+        counted = tokens if encoder_ids is None else _for_rows(encoder_ids, len(scores))
         counted = torch.where(counted < 0, counted.amax(-1, keepdim=True), counted)  # padding counts for nothing
         seen = scores.gather(1, counted)
         return scores.scatter(1, counted, torch.where(seen < 0, seen * penalty, seen / penalty))
@@ -82,26 +86,26 @@ def presence_and_frequency_penalty(presence: float, frequency: float, prompt_len
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
         new = tokens[:, prompt_length:]
-        times = torch.zeros_like(scores).scatter_add(1, new, torch.ones_like(new, dtype=scores.dtype))
-        return scores - presence * (times > 0) - frequency * times
+        counts = torch.zeros_like(scores).scatter_add(1, new, torch.ones_like(new, dtype=scores.dtype))
+        return scores - presence * (counts > 0) - frequency * counts
 
     return apply
 
 
-def no_repeat_ngram(size: int, other: Tensor | None = None) -> LogitsProcessor:
-    """Forbid any token that would complete an n-gram of this size for the second time (other: one of another text)."""
+def no_repeat_ngram(size: int, encoder_ids: Tensor | None = None) -> LogitsProcessor:
+    """Forbid any token that would complete an n-gram of this size a second time (encoder_ids: one of the source)."""
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
         time = tokens.shape[1]
-        earlier = tokens if other is None else _for_rows(other, len(scores))
+        earlier = tokens if encoder_ids is None else _for_rows(encoder_ids, len(scores))
         if time + 1 < size or earlier.shape[1] < size:
             return scores
-        runs = earlier.unfold(1, size, 1)  # (rows, runs, size)
+        ngrams = earlier.unfold(1, size, 1)  # (rows, ngrams, size)
         recent = tokens[:, time - size + 1 :]  # the last size - 1 tokens
-        last = runs[:, :, -1]
-        again = (runs[:, :, :-1] == recent[:, None, :]).all(-1) & (last >= 0)  # (rows, runs)
+        last = ngrams[:, :, -1]
+        repeats = (ngrams[:, :, :-1] == recent[:, None, :]).all(-1) & (last >= 0)  # (rows, ngrams)
         banned = torch.zeros_like(scores, dtype=torch.int8).scatter_reduce(
-            1, last.clamp(min=0), again.to(torch.int8), reduce="amax"
+            1, last.clamp(min=0), repeats.to(torch.int8), reduce="amax"
         )
         return scores.masked_fill(banned.bool(), FORBIDDEN)
 
@@ -112,9 +116,9 @@ def _for_rows(texts: Tensor, rows: int) -> Tensor:
     return texts if len(texts) == rows else texts.repeat_interleave(rows // len(texts), 0)
 
 
-def sequence_bias(runs: Iterable[tuple[list[int], float]]) -> LogitsProcessor:
+def sequence_bias(sequences: Iterable[tuple[list[int], float]]) -> LogitsProcessor:
     """Add a bias to the score of the last token of each run, wherever the tokens before it have just been written."""
-    biases = list(runs)
+    biases = list(sequences)
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
         scores = scores.clone()
@@ -122,8 +126,8 @@ def sequence_bias(runs: Iterable[tuple[list[int], float]]) -> LogitsProcessor:
             if len(before) > tokens.shape[1]:
                 continue
             prefix = torch.tensor(before, dtype=tokens.dtype, device=tokens.device)
-            there = (tokens[:, tokens.shape[1] - len(before) :] == prefix).all(-1)  # (rows,)
-            scores[:, _in_vocabulary(last, scores)] += torch.where(there, bias, 0.0)
+            matches = (tokens[:, tokens.shape[1] - len(before) :] == prefix).all(-1)  # (rows,)
+            scores[:, _in_vocabulary(last, scores)] += torch.where(matches, bias, 0.0)
         return scores
 
     return apply
@@ -186,9 +190,9 @@ def _biases(biases: object) -> list[tuple[list[int], float]]:
     """{(ids): bias}, or as JSON must write it, [[[ids], bias], …]."""
     pairs = biases.items() if isinstance(biases, dict) else biases
     try:
-        read = [([int(token) for token in run], float(bias)) for run, bias in pairs]  # type: ignore[attr-defined]
+        read = [([int(token) for token in sequence], float(bias)) for sequence, bias in pairs]  # type: ignore[attr-defined]
     except (TypeError, ValueError, OverflowError):
         read = [([], 0.0)]
-    if not all(run and bias < torch.inf for run, bias in read):  # nan is not below it either
+    if not all(sequence and bias < torch.inf for sequence, bias in read):  # nan is not below it either
         raise InputError(f"sequence_bias is {biases!r}; it must be {{(token ids): number}}.")
     return read

@@ -102,11 +102,11 @@ def stream(
 
 class GenerationRun:
     """
-    session       the model's side: what it has read, and its state
-    new_tokens    how many tokens may be written
-    processors    logits processors, a grammar's among them, and then the `warpers`
-    stopping      the stopping criteria; `stop_strings` are the strings among them
-    speculative   the session that reads ahead, where one does
+    session          the model's side: what it has read, and its state
+    max_new_tokens   how many tokens may be written
+    processors       logits processors, a grammar's among them, and then the `warpers`
+    stopping         the stopping criteria; `stop_strings` are the strings among them
+    speculative      the session that reads ahead, where one does
     """
 
     def __init__(
@@ -137,20 +137,20 @@ class GenerationRun:
             past=past,
             keep_hidden=options.penalty_alpha is not None,
         )
-        self.new_tokens = options.new_tokens(self.session.prompt_length, self.session.max_length)
-        if options.max_new_tokens is not None and self.new_tokens < options.max_new_tokens:
+        self.max_new_tokens = options.token_budget(self.session.prompt_length, self.session.max_length)
+        if options.max_new_tokens is not None and self.max_new_tokens < options.max_new_tokens:
             log.warning(
                 "The model has %s positions, so it stops after %s new tokens instead of %s.",
                 self.session.max_length,
-                self.new_tokens,
+                self.max_new_tokens,
                 options.max_new_tokens,
             )
-        for name, least in (("min_new_tokens", options.min_new_tokens), ("min_length", options.min_length)):
-            if least - (name == "min_length") * self.session.prompt_length > self.new_tokens:
-                log.warning("%s", say("options.least_length", name=name, least=least, most=self.new_tokens))
+        for name, minimum in (("min_new_tokens", options.min_new_tokens), ("min_length", options.min_length)):
+            if minimum - (name == "min_length") * self.session.prompt_length > self.max_new_tokens:
+                log.warning("%s", say("options.least_length", name=name, least=minimum, most=self.max_new_tokens))
         # A row has its scores, with a copy that the processors change, and an int64 or two for each token.
         rows = len(ids) * max(options.num_beams, options.num_return_sequences)
-        check_fits(rows, 8 * model.config.vocab_size + 16 * self.new_tokens, model.device)
+        check_fits(rows, 8 * model.config.vocab_size + 16 * self.max_new_tokens, model.device)
         strings = options.stop_strings
         self.stop_strings = [strings] if isinstance(strings, str) else list(strings or [])
         self.warpers = warpers(options, self.eos)
@@ -160,20 +160,20 @@ class GenerationRun:
 
     def _logits_processors(self, tokenizer: Any) -> list[LogitsProcessor]:
         options, prompt_length = self.options, self.session.prompt_length
-        made = logits_processors(options, prompt_length, self.eos, self.new_tokens, self.session.encoder_ids)
+        processors = logits_processors(options, prompt_length, self.eos, self.max_new_tokens, self.session.encoder_ids)
         if options.grammar is not None:
             reader, vocab_size = _needed(tokenizer, "grammar"), self.model.config.vocab_size
             continues = not self.model.is_encoder_decoder  # rather than answers
             constraint = token_constraint(options.grammar, reader, self.eos, vocab_size, leading_space=continues)
-            made.append(constrain(constraint, prompt_length, self.new_tokens))
-        return made
+            processors.append(constrain(constraint, prompt_length, self.max_new_tokens))
+        return processors
 
     def _stopping_criteria(self, tokenizer: Any) -> list[StoppingCriterion]:
-        made = [stop_at_tokens(self.eos, self.session.tokens.device)] if self.eos else []
+        criteria = [stop_at_tokens(self.eos, self.session.tokens.device)] if self.eos else []
         if self.stop_strings:
             reader = _needed(tokenizer, "stop_strings")
-            made.append(stop_at_strings(self.stop_strings, reader, self.session.prompt_length))
-        return made
+            criteria.append(stop_at_strings(self.stop_strings, reader, self.session.prompt_length))
+        return criteria
 
     def steps(self) -> Iterator[DecodingStep]:
         """A token for every row at a time: greedy, sampled or contrastive; a beam search has no such steps."""
@@ -181,7 +181,7 @@ class GenerationRun:
         if options.penalty_alpha is not None:
             assert options.top_k is not None
             return contrastive_search(
-                self.session, self.processors, self.stopping, self.pad, self.new_tokens,
+                self.session, self.processors, self.stopping, self.pad, self.max_new_tokens,
                 alpha=options.penalty_alpha, top_k=options.top_k,
             )  # fmt: skip
         uniforms: Tensor | None = None
@@ -189,10 +189,10 @@ class GenerationRun:
         if options.samples:
             prompts, device = len(self.session.tokens), self.session.tokens.device
             rows = prompts * options.num_return_sequences
-            uniforms = draw_uniforms(rows, self.new_tokens, options.seeds(prompts)).to(device)
+            uniforms = draw_uniforms(rows, self.max_new_tokens, options.seeds(prompts)).to(device)
             choose = sampling(uniforms)
         if options.speculative:
-            self.speculative = SpeculativeSession(self.session, self._proposer(choose), self.new_tokens)
+            self.speculative = SpeculativeSession(self.session, self._proposer(choose), self.max_new_tokens)
             return self._decode(self.speculative, choose)
         if options.cuda_graphs is not False:
             reason = cuda_graphs.why_not_recordable(self.model)
@@ -204,28 +204,28 @@ class GenerationRun:
 
     def _decode(self, session: Session, choose: TokenChooser) -> Iterator[DecodingStep]:
         copies = self.options.num_return_sequences
-        return decode(session, self.processors, choose, self.stopping, self.pad, self.new_tokens, copies)
+        return decode(session, self.processors, choose, self.stopping, self.pad, self.max_new_tokens, copies)
 
     def _replayed(self, uniforms: Tensor | None, choose: TokenChooser) -> Iterator[DecodingStep]:
         """Where only warpers and end tokens count, the choice is recorded too; processors act between the steps."""
         options, copies = self.options, self.options.num_return_sequences
         if len(self.processors) > len(self.warpers) or self.stop_strings or options.output_scores:
-            session = cuda_graphs.CudaGraphSession(self.session, self.new_tokens, copies, options.compile)
+            session = cuda_graphs.CudaGraphSession(self.session, self.max_new_tokens, copies, options.compile)
             try:
                 yield from self._decode(session, choose)
             finally:
                 session.close()
         else:
             choice = cuda_graphs.RecordedChoice(options, self.eos, self.pad)
-            yield from cuda_graphs.decode(self.session, choice, uniforms, self.new_tokens, copies, options.compile)
+            yield from cuda_graphs.decode(self.session, choice, uniforms, self.max_new_tokens, copies, options.compile)
 
     def _proposer(self, choose: TokenChooser) -> Proposer:
         options = self.options
         if options.prompt_lookup_num_tokens is not None:
             return PromptLookup(options.prompt_lookup_num_tokens)
         draft = check_draft_model(self.model, options.assistant_model)
-        session = DecodingSession(draft, *self.session.inputs(), self.new_tokens, options.decoder_start_token_id)
-        return DraftModel(session, self.processors, choose, options.num_assistant_tokens, self.new_tokens)
+        session = DecodingSession(draft, *self.session.inputs(), self.max_new_tokens, options.decoder_start_token_id)
+        return DraftModel(session, self.processors, choose, options.num_assistant_tokens, self.max_new_tokens)
 
     def finish(self, on_beam_step: Callable[[BeamStep], None] | None = None) -> Generation:
         """Write to the end. on_beam_step: is told what a beam search considered at every step."""
@@ -235,28 +235,30 @@ class GenerationRun:
         """Greedy, sampled and contrastive texts."""
         options = self.options
         tokens, done, log_probs, scores, logits = ([] for _ in range(5))
-        before: Tensor | None = None  # rows that were finished before the step
+        finished_before: Tensor | None = None  # rows that were finished before the step
         for step in self.steps():
             if options.return_dict_in_generate:
-                own = step.log_probs()
-                log_probs.append(own if before is None else own.masked_fill(before, 0.0))
+                step_log_probs = step.log_probs()
+                log_probs.append(
+                    step_log_probs if finished_before is None else step_log_probs.masked_fill(finished_before, 0.0)
+                )
             tokens.append(step.tokens)
             done.append(step.finished)
             if options.output_scores:
                 scores.append(step.scores.clone())  # a recorded step writes in the same place again
             if options.output_logits:
                 logits.append(step.logits.clone())
-            before = step.finished
-        new, over = torch.stack(tokens, 1), torch.stack(done, 1)  # (rows, new)
-        length = min(int((~over).sum(1).max()) + 1, new.shape[1])  # an accelerator may have gone on a little
+            finished_before = step.finished
+        new, finished = torch.stack(tokens, 1), torch.stack(done, 1)  # (rows, new)
+        length = min(int((~finished).sum(1).max()) + 1, new.shape[1])  # an accelerator may have gone on a little
         prompt = self.session.prompt_ids.repeat_interleave(options.num_return_sequences, 0)
-        written = ((~over).sum(1) + 1).clamp(max=length)
+        written = ((~finished).sum(1) + 1).clamp(max=length)
         return Generation(
             torch.cat([prompt, new[:, :length]], 1),
             self.session.prompt_length,
             torch.stack(log_probs[:length], 1) if log_probs else new[:, :0].float(),
             written,
-            self._finish_reasons(new, written, over[:, length - 1]),
+            self._finish_reasons(new, written, finished[:, length - 1]),
             scores=tuple(scores[:length]) if options.output_scores else None,
             logits=tuple(logits[:length]) if options.output_logits else None,
             model_calls=None if self.speculative is None else self.speculative.model_calls,
@@ -267,15 +269,17 @@ class GenerationRun:
             raise InputError(
                 "A beam search changes places between steps, so it keeps no scores of every step. Drop them."
             )
-        parts = (self.session, self.options, self.processors, self.stopping, self.pad, self.new_tokens, self.eos)
-        best = beam_search(*parts, on_step=on_step)
-        prompt_length = self.session.prompt_length
-        best.tokens[:, :prompt_length] = self.session.prompt_ids.repeat_interleave(self.options.num_return_sequences, 0)
-        texts = zip(best.tokens, (best.written + prompt_length).tolist(), strict=True)
+        result = beam_search(
+            self.session, self.options, self.processors, self.stopping, self.pad, self.max_new_tokens, self.eos,
+            on_step=on_step,
+        )  # fmt: skip
+        prompt_length, copies = self.session.prompt_length, self.options.num_return_sequences
+        result.tokens[:, :prompt_length] = self.session.prompt_ids.repeat_interleave(copies, 0)
+        texts = zip(result.tokens, (result.written + prompt_length).tolist(), strict=True)
         finished = torch.tensor([self._stops(text[:length]) for text, length in texts])
-        reasons = self._finish_reasons(best.tokens[:, prompt_length:], best.written, finished)
+        reasons = self._finish_reasons(result.tokens[:, prompt_length:], result.written, finished)
         return Generation(
-            best.tokens, prompt_length, best.log_probs, best.written, reasons, sequences_scores=best.scores
+            result.tokens, prompt_length, result.log_probs, result.written, reasons, sequences_scores=result.scores
         )
 
     def _stops(self, text: Tensor) -> bool:
@@ -287,8 +291,8 @@ class GenerationRun:
             return []
         last = new.gather(1, written[:, None] - 1)[:, 0].tolist()  # padding may be the end token: look before it
         return [
-            "end" if token in self.eos else "stop" if over else "length"
-            for token, over in zip(last, finished.tolist(), strict=True)
+            "end" if token in self.eos else "stop" if stopped else "length"
+            for token, stopped in zip(last, finished.tolist(), strict=True)
         ]
 
 

@@ -62,16 +62,18 @@ class DecodingSession:
             self.prompt_ids = input_ids
         self.prompt_length = self.prompt_ids.shape[1]
         self.max_length = model.max_length
-        most = _UNLIMITED_CAPACITY if self.max_length is None else max(self.max_length + 1 - self.prompt_length, 1)
-        capacity = self.prompt_length + min(capacity, most)
+        max_new = _UNLIMITED_CAPACITY if self.max_length is None else max(self.max_length + 1 - self.prompt_length, 1)
+        capacity = self.prompt_length + min(capacity, max_new)
         self._tokens = self.prompt_ids.new_empty(len(self.prompt_ids), capacity)
         self._tokens[:, : self.prompt_length] = self.prompt_ids
         self._length = self.prompt_length
         # What was read before is not here to be looked at, so hidden states are read anew.
         reuses = past is not None and self._mask is None and not model.is_encoder_decoder and not keep_hidden
         reuses = reuses and len(self.prompt_ids) == 1
-        known, self._num_read = past.take_over(model, self.prompt_ids[0]) if past is not None and reuses else (None, 0)
-        self.state: State = known if known is not None else model.start_state(capacity)
+        past_state, self._num_read = (
+            past.take_over(model, self.prompt_ids[0]) if past is not None and reuses else (None, 0)
+        )
+        self.state: State = past_state if past_state is not None else model.start_state(capacity)
         if past is not None and reuses:
             past.keep(self)
         if self._mask is not None and not model.is_encoder_decoder:
@@ -166,11 +168,11 @@ class DecodingSession:
         self._tokens = self._tokens[rows]
         self.state.reorder(rows, since=self.prompt_length)
 
-    def _run(self, new: Tensor, scored: int) -> Tensor:
-        """The model reads these tokens; scores of the last `scored` of them, in fp32."""
+    def _run(self, new: Tensor, num_scored: int) -> Tensor:
+        """The model reads these tokens; scores of the last `num_scored` of them, in fp32."""
         if self.taken_over:
             raise InputError("Another call goes on with this text's cache: a PromptCache serves one text at a time.")
-        inputs: dict[str, Any] = {"past_key_values": self.state, "logits_to_keep": scored}
+        inputs: dict[str, Any] = {"past_key_values": self.state, "logits_to_keep": num_scored}
         if self.keep_hidden:
             inputs["output_hidden_states"] = True
         after = self._num_read + new.shape[1]
@@ -182,19 +184,19 @@ class DecodingSession:
         self._num_read = after  # not before: an interrupted call has read nothing
         if self.keep_hidden:
             self.hidden = out.hidden_states[-1]
-        scores: Tensor = out.logits[:, -scored:].float()
+        scores: Tensor = out.logits[:, -num_scored:].float()
         return scores
 
-    def _mask_and_positions(self, new: Tensor, after: int) -> dict[str, Tensor]:
+    def _mask_and_positions(self, new: Tensor, num_read: int) -> dict[str, Tensor]:
         """What a causal model is told of its tokens: padding, if there is any, and where each stands."""
         first = self.model.first_position
         if self._mask is None:
-            places = torch.arange(self._num_read, after, device=new.device)[None]
-            return {} if first is None else {"position_ids": places + first}
-        ones = self._mask.new_ones(len(new), after - self._mask.shape[1])  # new tokens are never padding
+            positions = torch.arange(self._num_read, num_read, device=new.device)[None]
+            return {} if first is None else {"position_ids": positions + first}
+        ones = self._mask.new_ones(len(new), num_read - self._mask.shape[1])  # new tokens are never padding
         mask = torch.cat([self._mask, ones], dim=1)
-        places = (mask.cumsum(-1) - 1).clamp(min=0)[:, self._num_read :]
-        return {"attention_mask": mask} | ({} if first is None else {"position_ids": places + first})
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, self._num_read :]
+        return {"attention_mask": mask} | ({} if first is None else {"position_ids": positions + first})
 
 
 class PromptCache:
@@ -229,20 +231,20 @@ class PromptCache:
         return [] if self._last is None else self._last.tokens[0, : self._last.num_read].tolist()
 
 
-def shared_prefix(known: Tensor, wanted: Tensor) -> int:
-    """How many tokens both (rows, time) begin with, but not all that are wanted: one must be read to get scores."""
-    length = min(known.shape[1], wanted.shape[1] - 1)
-    differs = (known[:, :length] != wanted[:, :length]).any(0).nonzero()
+def shared_prefix(read: Tensor, ids: Tensor) -> int:
+    """How many tokens both (rows, time) begin with, but not all of `ids`: one must be read to get scores."""
+    length = min(read.shape[1], ids.shape[1] - 1)
+    differs = (read[:, :length] != ids[:, :length]).any(0).nonzero()
     return int(differs[0]) if len(differs) else length
 
 
 def check_numbers(scores: Tensor, model: Model) -> None:
     """An error for a model that computes NaN. It is asked once for a text: what begins well seldom ends so."""
     if bool(scores.amax(-1).isnan().any()):
-        narrow = model.dtype in (torch.float16, torch.bfloat16)
+        is_half = model.dtype in (torch.float16, torch.bfloat16)
         raise InputError(
             "The model computes NaN in place of scores: its weights hold NaN (a training run that diverged, a damaged "
-            "file). Take another checkpoint" + (", or try dtype float32: they may overflow here." if narrow else ".")
+            "file). Take another checkpoint" + (", or try dtype float32: they may overflow here." if is_half else ".")
         )
 
 
@@ -257,8 +259,8 @@ def _padding_mask(model: Model, input_ids: Tensor, attention_mask: Tensor | None
     """The padding mask as whole numbers, or None where nothing is hidden."""
     if attention_mask is None:
         pad, eos = model.config.pad_token_id, model.config.eos_token_id
-        ends = [eos] if isinstance(eos, int) else eos or []
-        if pad is None or pad in ends or not bool((input_ids == pad).any()):
+        eos_ids = [eos] if isinstance(eos, int) else eos or []
+        if pad is None or pad in eos_ids or not bool((input_ids == pad).any()):
             return None
         attention_mask = input_ids != pad
     if not isinstance(attention_mask, Tensor):

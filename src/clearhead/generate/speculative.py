@@ -33,10 +33,10 @@ class SpeculativeSession:
     model_calls   how often the model was run, the prompt included
     """
 
-    def __init__(self, session: DecodingSession, propose: Proposer, new_tokens: int) -> None:
-        """new_tokens: how many will be written, so that nothing is proposed beyond."""
+    def __init__(self, session: DecodingSession, propose: Proposer, max_new_tokens: int) -> None:
+        """max_new_tokens: how many will be written, so that nothing is proposed beyond."""
         _check_can_roll_back(session)
-        self._session, self._propose, self._new_tokens = session, propose, new_tokens
+        self._session, self._propose, self._max_new_tokens = session, propose, max_new_tokens
         self._proposed = session.tokens[:, :0]  # (rows, n): read already, not chosen yet
         self._scores = torch.empty(0)  # (rows, n + 1, vocab): after the last chosen token, and after each proposed one
         self.model_calls = 0
@@ -60,7 +60,7 @@ class SpeculativeSession:
         self._session.rollback(self._proposed.shape[1])
         text = torch.cat([self._session.tokens, chosen[:, None]], 1)
         written = text.shape[1] - self._session.prompt_length
-        proposed = self._propose(text, written)[:, : max(self._new_tokens - written - 1, 0)]
+        proposed = self._propose(text, written)[:, : max(self._max_new_tokens - written - 1, 0)]
         self._scores = self._session.append(torch.cat([chosen[:, None], proposed], 1))
         self._proposed = proposed
         self.model_calls += 1
@@ -76,17 +76,17 @@ class DraftModel:
         processors: list[LogitsProcessor],
         choose: TokenChooser,
         count: int,
-        new_tokens: int,
+        max_new_tokens: int,
     ) -> None:
-        """count: how many tokens are proposed at a time; new_tokens: how many will be written in all."""
+        """count: how many tokens are proposed at a time; max_new_tokens: how many will be written in all."""
         _check_can_roll_back(session)
         self._session, self._processors, self._choose = session, processors, choose
-        self._count, self._new_tokens = min(count, BLOCK), new_tokens
+        self._count, self._max_new_tokens = min(count, BLOCK), max_new_tokens
         self._started = False
 
     def __call__(self, tokens: Tensor, written: int) -> Tensor:
         session = self._session
-        count = min(self._count, self._new_tokens - written - 1)
+        count = min(self._count, self._max_new_tokens - written - 1)
         if session.max_length is not None:  # the last proposed token is not read
             count = min(count, session.max_length + 1 - tokens.shape[1])
         if count < 1:
@@ -120,9 +120,9 @@ class PromptLookup:
         text = tokens[0]
         for size in range(min(self._longest, len(text) - 1), 0, -1):
             ngrams = text[:-1].unfold(0, size, 1)  # all but the one at the very end
-            places = (ngrams == text[-size:]).all(-1).nonzero()
-            if len(places):
-                after = int(places[-1]) + size
+            matches = (ngrams == text[-size:]).all(-1).nonzero()
+            if len(matches):
+                after = int(matches[-1]) + size
                 return text[None, after : after + self._count]
         return tokens[:, :0]
 

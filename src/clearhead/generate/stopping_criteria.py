@@ -17,16 +17,16 @@ class Decoder(Protocol):
 
 
 def stop_at_tokens(ids: list[int], device: torch.device) -> StoppingCriterion:
-    ends = torch.tensor(ids, device=device, dtype=torch.long)
-    return lambda tokens, token: torch.isin(token, ends)
+    eos = torch.tensor(ids, device=device, dtype=torch.long)
+    return lambda tokens, token: torch.isin(token, eos)
 
 
 def stop_at_strings(strings: list[str], tokenizer: Decoder, prompt_length: int) -> StoppingCriterion:
     """A row whose new text holds one of the strings, wherever the pieces of its tokens begin and end."""
-    reach = max(len(string.encode()) for string in strings) + 8  # a token holds at least a byte; some hold none
+    window = max(len(string.encode()) for string in strings) + 8  # a token holds at least a byte; some hold none
 
     def stop(tokens: Tensor, token: Tensor) -> Tensor:
-        recent = torch.cat([tokens[:, max(prompt_length, tokens.shape[1] - reach) :], token[:, None]], 1).tolist()
+        recent = torch.cat([tokens[:, max(prompt_length, tokens.shape[1] - window) :], token[:, None]], 1).tolist()
         texts = [tokenizer.decode(row, skip_special_tokens=True) for row in recent]
         stopped = [any(string in text for string in strings) for text in texts]
         return torch.tensor(stopped, device=tokens.device)

@@ -1,7 +1,7 @@
 """Warpers: what shapes the distribution that the next token is drawn from. Temperature, top-k, nucleus sampling, …
 
 A warper takes and returns scores (rows, vocab), as any logits processor; `warpers` puts together those that some
-options ask for, in the order that users of `transformers` know. `keep` tokens stay whatever happens.
+options ask for, in the order that users of `transformers` know. `min_tokens_to_keep` tokens stay whatever happens.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ def warpers(options: Options, eos: list[int]) -> list[LogitsProcessor]:
     last: list[LogitsProcessor] = [lambda tokens, scores: scores.log_softmax(-1)] if options.renormalize_logits else []
     if not options.samples:
         return last
-    keep = 1 if options.num_beams == 1 else 1 + max(len(eos), 1)  # a beam needs a way on beside the end
+    min_tokens_to_keep = 1 if options.num_beams == 1 else 1 + max(len(eos), 1)  # a beam needs a way on beside the end
     makers = {
         "temperature": temperature,
-        "top_k": lambda k: top_k(k, keep),
-        "top_p": lambda p: top_p(p, keep),
-        "min_p": lambda share: min_p(share, keep),
-        "typical_p": lambda mass: typical_p(mass, keep),
-        "epsilon_cutoff": lambda epsilon: epsilon_cutoff(epsilon, keep),
-        "eta_cutoff": lambda epsilon: eta_cutoff(epsilon, keep),
+        "top_k": lambda k: top_k(k, min_tokens_to_keep),
+        "top_p": lambda p: top_p(p, min_tokens_to_keep),
+        "min_p": lambda fraction: min_p(fraction, min_tokens_to_keep),
+        "typical_p": lambda mass: typical_p(mass, min_tokens_to_keep),
+        "epsilon_cutoff": lambda epsilon: epsilon_cutoff(epsilon, min_tokens_to_keep),
+        "eta_cutoff": lambda epsilon: eta_cutoff(epsilon, min_tokens_to_keep),
     }
     values = {name: getattr(options, name) for name in makers}
     return [make(values[name]) for name, make in makers.items() if values[name] is not None] + last
@@ -37,66 +37,70 @@ def temperature(value: float) -> LogitsProcessor:
     return lambda tokens, scores: scores / value
 
 
-def top_k(k: int, keep: int = 1) -> LogitsProcessor:
+def top_k(k: int, min_tokens_to_keep: int = 1) -> LogitsProcessor:
     """Keep the k likeliest tokens (and any that tie with the last of them)."""
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
-        least = scores.topk(min(max(k, keep), scores.shape[-1])).values[:, -1:]
-        return scores.masked_fill(scores < least, FORBIDDEN)
+        threshold = scores.topk(min(max(k, min_tokens_to_keep), scores.shape[-1])).values[:, -1:]
+        return scores.masked_fill(scores < threshold, FORBIDDEN)
 
     return apply
 
 
-def top_p(p: float, keep: int = 1) -> LogitsProcessor:
+def top_p(p: float, min_tokens_to_keep: int = 1) -> LogitsProcessor:
     """Nucleus sampling: keep the likeliest tokens that together reach probability p."""
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
-        ordered, where = scores.sort(dim=-1, descending=True)
-        probability = ordered.softmax(-1)
+        sorted_scores, order = scores.sort(dim=-1, descending=True)
+        probability = sorted_scores.softmax(-1)
         dropped = probability.cumsum(-1) - probability >= p  # what lies above a token is enough already
-        dropped[:, :keep] = False
-        return scores.masked_fill(dropped.scatter(1, where, dropped), FORBIDDEN)
+        dropped[:, :min_tokens_to_keep] = False
+        return scores.masked_fill(dropped.scatter(1, order, dropped), FORBIDDEN)
 
     return apply
 
 
-def probability_floor(floor: Callable[[Tensor, Tensor], Tensor | float], keep: int = 1) -> LogitsProcessor:
+def probability_floor(
+    floor: Callable[[Tensor, Tensor], Tensor | float], min_tokens_to_keep: int = 1
+) -> LogitsProcessor:
     """Drop tokens less likely than a floor, which may depend on the probabilities and their logarithms."""
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
         log_p = scores.log_softmax(-1)
         p = log_p.exp()
-        safe = scores >= scores.topk(min(keep, scores.shape[-1])).values[:, -1:]
-        return scores.masked_fill((p < floor(p, log_p)) & ~safe, FORBIDDEN)
+        always_kept = scores >= scores.topk(min(min_tokens_to_keep, scores.shape[-1])).values[:, -1:]
+        return scores.masked_fill((p < floor(p, log_p)) & ~always_kept, FORBIDDEN)
 
     return apply
 
 
-def min_p(share: float, keep: int = 1) -> LogitsProcessor:
-    """Keep tokens at least `share` as likely as the likeliest."""
-    return probability_floor(lambda p, log_p: share * p.amax(-1, keepdim=True), keep)
+def min_p(fraction: float, min_tokens_to_keep: int = 1) -> LogitsProcessor:
+    """Keep tokens at least `fraction` as likely as the likeliest."""
+    return probability_floor(lambda p, log_p: fraction * p.amax(-1, keepdim=True), min_tokens_to_keep)
 
 
-def epsilon_cutoff(epsilon: float, keep: int = 1) -> LogitsProcessor:
-    return probability_floor(lambda p, log_p: epsilon, keep)
+def epsilon_cutoff(epsilon: float, min_tokens_to_keep: int = 1) -> LogitsProcessor:
+    return probability_floor(lambda p, log_p: epsilon, min_tokens_to_keep)
 
 
-def eta_cutoff(epsilon: float, keep: int = 1) -> LogitsProcessor:
+def eta_cutoff(epsilon: float, min_tokens_to_keep: int = 1) -> LogitsProcessor:
     """The floor falls where the model is unsure: min(ε, √ε · exp(-entropy))."""
-    return probability_floor(lambda p, log_p: (epsilon**0.5 * (-_entropy(p, log_p)).exp()).clamp(max=epsilon), keep)
+    return probability_floor(
+        lambda p, log_p: (epsilon**0.5 * (-_entropy(p, log_p)).exp()).clamp(max=epsilon), min_tokens_to_keep
+    )
 
 
-def typical_p(mass: float, keep: int = 1) -> LogitsProcessor:
+def typical_p(mass: float, min_tokens_to_keep: int = 1) -> LogitsProcessor:
     """Keep the tokens whose surprise is nearest to the expected surprise, up to a share of the probability."""
 
     def apply(tokens: Tensor, scores: Tensor) -> Tensor:
         log_p = scores.log_softmax(-1)
         p = log_p.exp()
-        oddness, where = (-log_p - _entropy(p, log_p)).abs().sort(dim=-1)
-        last = (p.gather(1, where).cumsum(-1) < mass).sum(-1, keepdim=True).clamp(max=p.shape[-1] - 1)
-        dropped = oddness > oddness.gather(1, last)
-        dropped[:, :keep] = False
-        return scores.masked_fill(dropped.scatter(1, where, dropped), FORBIDDEN)
+        deviation, order = (-log_p - _entropy(p, log_p)).abs().sort(dim=-1)
+        last = (p.gather(1, order).cumsum(-1) < mass).sum(-1, keepdim=True).clamp(max=p.shape[-1] - 1)
+        dropped = deviation > deviation.gather(1, last)
+        dropped[:, :min_tokens_to_keep] = False
+        return scores.masked_fill(dropped.scatter(1, order, dropped), FORBIDDEN)
 
     return apply
 

@@ -56,22 +56,24 @@ class Alternation(Expression):
 
 
 class Repetition(Expression):
-    """The same part, at least and at most so many times; `most` None has no end."""
+    """The same part, at least and at most so many times; `maximum` None has no end."""
 
-    def __init__(self, part: Expression, least: int = 0, most: int | None = None) -> None:
-        if not part.possible and least == 0:
-            most = 0
-        self.part, self.least, self.most = part, least, most
-        self.shortest = min(part.shortest * least, _NEVER) if least else 0
+    def __init__(self, part: Expression, minimum: int = 0, maximum: int | None = None) -> None:
+        if not part.possible and minimum == 0:
+            maximum = 0
+        self.part, self.minimum, self.maximum = part, minimum, maximum
+        self.shortest = min(part.shortest * minimum, _NEVER) if minimum else 0
         self._rest: Repetition | None = None
 
     @property
     def rest(self) -> Repetition:
         """What is left of it after one."""
-        if self.least == 0 and self.most is None:
+        if self.minimum == 0 and self.maximum is None:
             return self
         if self._rest is None:
-            self._rest = Repetition(self.part, max(self.least - 1, 0), None if self.most is None else self.most - 1)
+            self._rest = Repetition(
+                self.part, max(self.minimum - 1, 0), None if self.maximum is None else self.maximum - 1
+            )
         return self._rest
 
 
@@ -114,15 +116,15 @@ def _byte_rows(low: bytes, high: bytes) -> list[list[tuple[int, int]]]:
         return [[(low[0], high[0])]]
     if low[0] == high[0]:
         return [[(low[0], low[0]), *row] for row in _byte_rows(low[1:], high[1:])]
-    least, most = b"\x80" * (len(low) - 1), b"\xbf" * (len(low) - 1)
+    lowest, highest = b"\x80" * (len(low) - 1), b"\xbf" * (len(low) - 1)
     first, last, rows = low[0], high[0], []
-    if low[1:] != least:
-        rows += [[(first, first), *row] for row in _byte_rows(low[1:], most)]
+    if low[1:] != lowest:
+        rows += [[(first, first), *row] for row in _byte_rows(low[1:], highest)]
         first += 1
-    if high[1:] != most:
-        rows += [[(last, last), *row] for row in _byte_rows(least, high[1:])]
+    if high[1:] != highest:
+        rows += [[(last, last), *row] for row in _byte_rows(lowest, high[1:])]
         last -= 1
-    return rows + ([[(first, last), *[(0x80, 0xBF)] * len(least)]] if first <= last else [])
+    return rows + ([[(first, last), *[(0x80, 0xBF)] * len(lowest)]] if first <= last else [])
 
 
 def merged(ranges: Ranges) -> list[tuple[int, int]]:
@@ -173,23 +175,23 @@ class Automaton:
         self._states: dict[frozenset[_Stack], int] = {}
         self._sets: list[frozenset[_Stack]] = []
         self._lock = threading.Lock()  # several generations may share a grammar
-        self._whole = self._push(part, self._end)
-        self.start = self._number(frozenset([self._whole]))
-        self._begins: dict[bool, int] = {}
+        self._root = self._push(part, self._end)
+        self.start = self._number(frozenset([self._root]))
+        self._starts_after_space: dict[bool, int] = {}
 
-    def start_after_space(self, eaten: bool) -> int:
-        """A start at which one space more may come. eaten: a first space is always that one, never the text's own."""
-        if eaten not in self._begins:
+    def start_after_space(self, drops_space: bool) -> int:
+        """A start at which one space more may come. drops_space: a first space is that one, never the text's own."""
+        if drops_space not in self._starts_after_space:
             self.expand(self.start)
             with self._lock:
-                stacks = frozenset([self._whole, self._push(byte(0x20), self._whole)])
-                begin = self._new(stacks) if eaten else self._number(stacks)
-                if eaten:
-                    self.table[begin] = self.table[self.start]
-                    self.table[begin, 0x20] = self.start
-                    self.ready[begin] = True
-                self._begins[eaten] = begin
-        return self._begins[eaten]
+                stacks = frozenset([self._root, self._push(byte(0x20), self._root)])
+                start = self._new(stacks) if drops_space else self._number(stacks)
+                if drops_space:
+                    self.table[start] = self.table[self.start]
+                    self.table[start, 0x20] = self.start
+                    self.ready[start] = True
+                self._starts_after_space[drops_space] = start
+        return self._starts_after_space[drops_space]
 
     def step(self, states: np.ndarray, values: np.ndarray) -> np.ndarray:
         """The state after one byte more, for many at once; DEAD stays DEAD."""
@@ -249,8 +251,8 @@ class Automaton:
             elif isinstance(part, Alternation):
                 new = [self._push(item, rest) for item in part.parts]
             elif isinstance(part, Repetition):
-                new = [rest] if part.least == 0 else []
-                if part.most != 0:
+                new = [rest] if part.minimum == 0 else []
+                if part.maximum != 0:
                     new.append(self._push(part.part, self._push(part.rest, rest)))
             todo += [stack for stack in new if stack not in seen]
             seen.update(new)
@@ -278,7 +280,7 @@ class Automaton:
         return number
 
     def _grow(self) -> None:
-        """Twice the room. Arrays are replaced, so whoever reads the old ones goes on reading what is right."""
+        """Twice the capacity. Arrays are replaced, so whoever reads the old ones goes on reading what is right."""
         more = len(self.ready)
         self.table = np.concatenate([self.table, np.full((more, 256), DEAD, dtype=np.int32)])
         self.accepts = np.concatenate([self.accepts, np.zeros(more, dtype=bool)])

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 _REMEMBERED_STATES = 128  # states whose tokens are remembered
 _SEARCHED_STATES = 300  # states looked at before an end is taken for granted
-_ENDED = -2  # the place after an end token
+_ENDED = -2  # the node after an end token
 
 
 class GrammarState(NamedTuple):
-    """Where a text stands: the state of the automaton, and what the last token left behind."""
+    """Where a text stands: the node of the automaton (its state), and what the last token left behind."""
 
-    place: int
+    node: int
     mode: int
 
 
 class _Transitions(NamedTuple):
-    """What may follow a state: the place after each token (vocab,), and which are allowed, end tokens too (vocab,)."""
+    """What may follow a state: the node after each token (vocab,), and which are allowed, end tokens too (vocab,)."""
 
-    places: np.ndarray
+    next_nodes: np.ndarray
     allowed: Tensor
-    farthest: int  # the most bytes that any of the places needs to its end
+    farthest: int  # the most bytes that any of these nodes needs to its end
 
 
 class GrammarConstraint:
@@ -52,8 +52,8 @@ class GrammarConstraint:
         self.description = grammar.description
         self._grammar, self._automaton = grammar, grammar.automaton
         self._first = self._automaton.start
-        if leading_space or vocabulary.eats_space:
-            self._first = self._automaton.start_after_space(vocabulary.eats_space)
+        if leading_space or vocabulary.drops_space:
+            self._first = self._automaton.start_after_space(vocabulary.drops_space)
         self.vocab_size = vocabulary.size
         self.is_text = torch.zeros(self.vocab_size, dtype=torch.bool)
         self.is_text[list(vocabulary.texts)] = True
@@ -66,11 +66,11 @@ class GrammarConstraint:
 
     def is_finished(self, state: GrammarState) -> bool:
         """Whether an end token has ended the text."""
-        return state.place == _ENDED
+        return state.node == _ENDED
 
     def is_complete(self, state: GrammarState) -> bool:
         """Whether the text may end here."""
-        return state.mode != OPEN and (state.place == _ENDED or bool(self._automaton.accepts[state.place]))
+        return state.mode != OPEN and (state.node == _ENDED or bool(self._automaton.accepts[state.node]))
 
     def allowed(self, state: GrammarState, remaining: int | None = None) -> Tensor:
         """Which tokens may come next, (vocab,) of bool: do not write to it. End tokens may where the text may end.
@@ -81,21 +81,21 @@ class GrammarConstraint:
         following = self._transitions_from(state)
         if remaining is None or following.farthest + 2 <= remaining:
             return following.allowed
-        open_places = following.places != DEAD
-        needed = np.where(open_places, self._automaton.shortest[following.places], 1 << 30)
+        allowed_tokens = following.next_nodes != DEAD
+        needed = np.where(allowed_tokens, self._automaton.shortest[following.next_nodes], 1 << 30)
         fits = needed + 2 <= remaining
-        complete = self.is_complete(state) or state.place == _ENDED
+        complete = self.is_complete(state) or state.node == _ENDED
         if not fits.any() and not complete:
             fits = needed == needed.min()  # too late to be sure: the shortest way
         return self._mask(fits, complete)
 
     def can_complete(self, state: GrammarState) -> bool:
         """Whether the text is complete, or can be with one more token."""
-        places = self._transitions_from(state).places
+        next_nodes = self._transitions_from(state).next_nodes
         return (
-            state.place == _ENDED
+            state.node == _ENDED
             or self.is_complete(state)
-            or bool((self._automaton.shortest[places[places != DEAD]] == 0).any())
+            or bool((self._automaton.shortest[next_nodes[next_nodes != DEAD]] == 0).any())
         )
 
     def advance(self, state: GrammarState, token: int) -> GrammarState | None:
@@ -104,7 +104,7 @@ class GrammarConstraint:
         Special tokens that something else forced are no text, so they change nothing. After an end token the text has
         ended, complete or not, and nothing changes any more.
         """
-        if state.place == _ENDED:
+        if state.node == _ENDED:
             return state
         if token in self.eos_ids:
             return GrammarState(_ENDED, PLAIN if self.is_complete(state) else OPEN)
@@ -113,36 +113,36 @@ class GrammarConstraint:
             return state
         if state.mode == FIRST and not self.vocabulary.starts[token]:
             return None
-        place = self._automaton.after(state.place, b" " + text if state.mode == SPACE else text)
-        return None if place == DEAD else GrammarState(place, int(self.vocabulary.leaves[token]))
+        node = self._automaton.after(state.node, b" " + text if state.mode == SPACE else text)
+        return None if node == DEAD else GrammarState(node, int(self.vocabulary.leaves[token]))
 
     def can_write(self, text: str) -> bool:
         """Whether the tokens of this vocabulary can spell a text, and the grammar takes it."""
         if not self._grammar.matches(text):
             return False
         by_text, longest = self.vocabulary.by_text, self.vocabulary.longest
-        goals = [text.encode("utf-8")]
-        goals += [b" " + goals[0]] if self._first != self._automaton.start else []
-        for goal in goals:
+        spellings = [text.encode("utf-8")]
+        spellings += [b" " + spellings[0]] if self._first != self._automaton.start else []
+        for spelling in spellings:
             todo, seen = [(0, self.start())], set()
             while todo:
-                at, state = todo.pop()
-                if (at, state) in seen:
+                position, state = todo.pop()
+                if (position, state) in seen:
                     continue
-                seen.add((at, state))
-                if at == len(goal) and self.is_complete(state):
+                seen.add((position, state))
+                if position == len(spelling) and self.is_complete(state):
                     return True
-                at += state.mode == SPACE
-                if state.mode == SPACE and goal[at - 1 : at] != b" ":
+                position += state.mode == SPACE
+                if state.mode == SPACE and spelling[position - 1 : position] != b" ":
                     continue
-                for stop in range(at + 1, min(at + longest, len(goal)) + 1):
-                    after = [self.advance(state, token) for token in by_text.get(goal[at:stop], ())]
-                    todo += [(stop, new) for new in after if new is not None]
+                for stop in range(position + 1, min(position + longest, len(spelling)) + 1):
+                    following = [self.advance(state, token) for token in by_text.get(spelling[position:stop], ())]
+                    todo += [(stop, new) for new in following if new is not None]
         return False
 
     def check(self) -> None:
         """Refuses a vocabulary that cannot spell any text of the grammar."""
-        if not self._ends(self.start()):
+        if not self._can_reach_end(self.start()):
             raise InputError(
                 f"The tokens of this tokenizer cannot spell any text that fits {self.description}: characters are "
                 "missing from its vocabulary, or it puts spaces where none may be. Take another model, or loosen the "
@@ -161,44 +161,44 @@ class GrammarConstraint:
         return known
 
     def _find_transitions(self, state: GrammarState) -> _Transitions:
-        places = self._places(state)
+        next_nodes = self._next_nodes(state)
         if not self.vocabulary.complete:
-            ends = {key: self._ends(_unpacked(key)) for key in self._following(places)}
+            ends = {key: self._can_reach_end(_unpacked(key)) for key in self._reachable(next_nodes)}
             lost = [key for key, can in ends.items() if not can]
-            places = np.where(np.isin(self._packed(places), lost), DEAD, places) if lost else places
-        open_places = places != DEAD
-        complete = self.is_complete(state) or state.place == _ENDED
-        if not complete and not open_places.any():
+            next_nodes = np.where(np.isin(self._packed(next_nodes), lost), DEAD, next_nodes) if lost else next_nodes
+        allowed_tokens = next_nodes != DEAD
+        complete = self.is_complete(state) or state.node == _ENDED
+        if not complete and not allowed_tokens.any():
             raise InputError(
                 f"No token of this tokenizer can go on from here within {self.description}: characters are missing "
                 "from its vocabulary, or it puts spaces where none may be."
             )
-        farthest = int(self._automaton.shortest[places[open_places]].max(initial=0))
-        return _Transitions(places, self._mask(open_places, complete), farthest)
+        farthest = int(self._automaton.shortest[next_nodes[allowed_tokens]].max(initial=0))
+        return _Transitions(next_nodes, self._mask(allowed_tokens, complete), farthest)
 
-    def _mask(self, open_places: np.ndarray, complete: bool) -> Tensor:
-        allowed = torch.from_numpy(open_places.copy())
+    def _mask(self, allowed_tokens: np.ndarray, complete: bool) -> Tensor:
+        allowed = torch.from_numpy(allowed_tokens.copy())
         allowed[self.eos_ids] = complete
         return allowed
 
-    def _places(self, state: GrammarState) -> np.ndarray:
-        """The place after each token, (vocab,), before any look ahead."""
-        place = state.place
-        if place != _ENDED and state.mode == SPACE:
-            place = self._automaton.after(place, b" ")
-        if place in (_ENDED, DEAD):
+    def _next_nodes(self, state: GrammarState) -> np.ndarray:
+        """The node after each token, (vocab,), before any look ahead."""
+        node = state.node
+        if node != _ENDED and state.mode == SPACE:
+            node = self._automaton.after(node, b" ")
+        if node in (_ENDED, DEAD):
             return np.full(self.vocab_size, DEAD, dtype=np.int32)
-        places = self.vocabulary.walk(self._automaton, place)
-        return np.where(self.vocabulary.starts, places, DEAD) if state.mode == FIRST else places
+        next_nodes = self.vocabulary.walk(self._automaton, node)
+        return np.where(self.vocabulary.starts, next_nodes, DEAD) if state.mode == FIRST else next_nodes
 
-    def _packed(self, places: np.ndarray) -> np.ndarray:
-        """A place and what the token leaves behind as one number."""
-        return places.astype(np.int64) * 4 + self.vocabulary.leaves
+    def _packed(self, next_nodes: np.ndarray) -> np.ndarray:
+        """A node and what the token leaves behind as one number."""
+        return next_nodes.astype(np.int64) * 4 + self.vocabulary.leaves
 
-    def _following(self, places: np.ndarray) -> list[int]:
-        return np.unique(self._packed(places)[places != DEAD]).tolist()
+    def _reachable(self, next_nodes: np.ndarray) -> list[int]:
+        return np.unique(self._packed(next_nodes)[next_nodes != DEAD]).tolist()
 
-    def _ends(self, state: GrammarState) -> bool:
+    def _can_reach_end(self, state: GrammarState) -> bool:
         """Whether tokens lead from here to an end: looked for where the fewest bytes are missing first."""
         known, order = self._can_end, 0
         parents: dict[GrammarState, GrammarState | None] = {state: None}
@@ -214,11 +214,11 @@ class GrammarConstraint:
                 return True
             if nearest in known:
                 continue
-            for key in self._following(self._places(nearest)):
+            for key in self._reachable(self._next_nodes(nearest)):
                 new = _unpacked(key)
                 if new not in parents:
                     parents[new] = nearest
-                    heapq.heappush(todo, (int(self._automaton.shortest[new.place]), len(parents), new))
+                    heapq.heappush(todo, (int(self._automaton.shortest[new.node]), len(parents), new))
         known.update(dict.fromkeys(parents, False))
         return False
 

@@ -66,13 +66,13 @@ class _Parser:
 
     def __init__(self, pattern: str, spell: Spell) -> None:
         self.pattern, self.spell = pattern, spell
-        self.at = 0
+        self.position = 0
         self.branches = self._depth = 0
 
     def parse(self) -> Expression:
         parts = self._branches()
-        if self.at < len(self.pattern):
-            raise self._wrong("a ) without its (", r"Write \) for the character")
+        if self.position < len(self.pattern):
+            raise self._error("a ) without its (", r"Write \) for the character")
         self.branches = len(parts)
         return Alternation(parts)
 
@@ -84,42 +84,42 @@ class _Parser:
 
     def _sequence(self) -> Expression:
         parts = []
-        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
-            parts.append(self._repeated(self._one()))
+        while self.position < len(self.pattern) and self.pattern[self.position] not in "|)":
+            parts.append(self._repeated(self._atom()))
         return Concatenation(parts)
 
-    def _one(self) -> Expression:
-        char = self.pattern[self.at]
+    def _atom(self) -> Expression:
+        char = self.pattern[self.position]
         if char == "(":
             return self._group()
         if char == "[":
             return self.spell(self._class())
         if char in "^$":
-            raise self._wrong(f"the anchor {char}", "The pattern is matched from end to end anyway")
+            raise self._error(f"the anchor {char}", "The pattern is matched from end to end anyway")
         if char in "*+?":
-            raise self._wrong(f"{char} with nothing to repeat", f"Write \\{char} for the character")
+            raise self._error(f"{char} with nothing to repeat", f"Write \\{char} for the character")
         if char == "{":
-            raise self._wrong("{ with nothing to repeat", r"Write \{ for the character")
+            raise self._error("{ with nothing to repeat", r"Write \{ for the character")
         if char == "\\":
             return self.spell(self._escape())
-        self.at += 1
+        self.position += 1
         return self.spell(complement([(0x0A, 0x0A)]) if char == "." else [(ord(char), ord(char))])
 
     def _group(self) -> Expression:
-        rest = self.pattern[self.at :]
+        rest = self.pattern[self.position :]
         if rest.startswith("(?") and not rest.startswith("(?:"):
             name = next((name for start, name in _GROUPS.items() if rest.startswith(start)), "a flag")
-            raise self._wrong(name, "Only ( ) and (?: ) are read")
-        opened = self.at
+            raise self._error(name, "Only ( ) and (?: ) are read")
+        opened = self.position
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise self._wrong(f"more than {_DEEPEST} groups within each other", "Nest fewer")
-        self.at += 3 if rest.startswith("(?:") else 1
+            raise self._error(f"more than {_DEEPEST} groups within each other", "Nest fewer")
+        self.position += 3 if rest.startswith("(?:") else 1
         part = Alternation(self._branches())
         self._depth -= 1
         if not self._take(")"):
-            self.at = opened
-            raise self._wrong("a ( without its )", r"Write \( for the character")
+            self.position = opened
+            raise self._error("a ( without its )", r"Write \( for the character")
         return part
 
     def _repeated(self, part: Expression) -> Expression:
@@ -127,91 +127,93 @@ class _Parser:
         if counts is None:
             return part
         if self._take("+"):
-            self.at -= 1
-            raise self._wrong("a possessive quantifier", "Put what is repeated twice into a group")
+            self.position -= 1
+            raise self._error("a possessive quantifier", "Put what is repeated twice into a group")
         self._take("?")  # lazy: another order of search, the same texts
         if self._counts() is not None:
-            self.at -= 1
-            raise self._wrong("two quantifiers in a row", "Put the first into a group")
+            self.position -= 1
+            raise self._error("two quantifiers in a row", "Put the first into a group")
         return Repetition(part, *counts)
 
     def _counts(self) -> tuple[int, int | None] | None:
         """The quantifier here, if there is one."""
-        if self.at < len(self.pattern) and self.pattern[self.at] in "*+?":
-            self.at += 1
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[self.pattern[self.at - 1]]
+        if self.position < len(self.pattern) and self.pattern[self.position] in "*+?":
+            self.position += 1
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[self.pattern[self.position - 1]]
         if not self._take("{"):
             return None
-        close = self.pattern.find("}", self.at)
-        numbers = self.pattern[self.at : close].split(",") if close > 0 else []
-        least, most = (numbers[0], numbers[-1]) if 0 < len(numbers) < 3 else ("?", "?")
-        if not all(n == "" or (n.isascii() and n.isdigit()) for n in (least, most)) or numbers in ([""], ["", ""]):
-            self.at -= 1
-            raise self._wrong("a { that is no quantifier", r"Write {2,5} with plain numbers, or \{ for the character")
-        self.at = close + 1
-        counts = int(least or 0), int(most) if most else None
+        close = self.pattern.find("}", self.position)
+        numbers = self.pattern[self.position : close].split(",") if close > 0 else []
+        minimum, maximum = (numbers[0], numbers[-1]) if 0 < len(numbers) < 3 else ("?", "?")
+        if not all(n == "" or (n.isascii() and n.isdigit()) for n in (minimum, maximum)) or numbers in ([""], ["", ""]):
+            self.position -= 1
+            raise self._error("a { that is no quantifier", r"Write {2,5} with plain numbers, or \{ for the character")
+        self.position = close + 1
+        counts = int(minimum or 0), int(maximum) if maximum else None
         if counts[1] is not None and counts[0] > counts[1]:
-            raise self._wrong(f"a quantifier whose least, {least}, is above its most, {most}", "Exchange them")
+            raise self._error(f"a quantifier whose least, {minimum}, is above its most, {maximum}", "Exchange them")
         return counts
 
     def _class(self) -> Ranges:
-        opened = self.at
-        self.at += 1
+        opened = self.position
+        self.position += 1
         negated = self._take("^")
         ranges: list[tuple[int, int]] = []
         while not self._take("]"):
-            low = self._of_class(opened)
-            if self._dash():
-                high = self._of_class(opened)
+            low = self._class_item(opened)
+            if self._take_range_dash():
+                high = self._class_item(opened)
                 if len(low) != 1 or len(high) != 1 or low[0][0] != low[0][1] or high[0][0] != high[0][1]:
-                    raise self._wrong("a range between classes", r"Write \- for the character")
+                    raise self._error("a range between classes", r"Write \- for the character")
                 if low[0][0] > high[0][0]:
-                    raise self._wrong("a range from the higher to the lower character", "Exchange them")
+                    raise self._error("a range from the higher to the lower character", "Exchange them")
                 low = [(low[0][0], high[0][0])]
             ranges += low
         if not ranges:
-            self.at = opened
-            raise self._wrong("an empty class", r"Write \] for the character ]")
+            self.position = opened
+            raise self._error("an empty class", r"Write \] for the character ]")
         return complement(ranges) if negated else merged(ranges)
 
-    def _of_class(self, opened: int) -> Ranges:
-        if self.at >= len(self.pattern):
-            self.at = opened
-            raise self._wrong("a [ without its ]", r"Write \[ for the character")
-        if self.pattern[self.at] == "\\":
+    def _class_item(self, opened: int) -> Ranges:
+        if self.position >= len(self.pattern):
+            self.position = opened
+            raise self._error("a [ without its ]", r"Write \[ for the character")
+        if self.pattern[self.position] == "\\":
             return self._escape()
-        self.at += 1
-        return [(ord(self.pattern[self.at - 1]),) * 2]
+        self.position += 1
+        return [(ord(self.pattern[self.position - 1]),) * 2]
 
-    def _dash(self) -> bool:
+    def _take_range_dash(self) -> bool:
         """Takes a - that makes a range; one before the closing ] is a character."""
-        there = self.pattern[self.at : self.at + 1] == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", "")
-        self.at += there
-        return there
+        is_next = self.pattern[self.position : self.position + 1] == "-" and self.pattern[
+            self.position + 1 : self.position + 2
+        ] not in ("]", "")
+        self.position += is_next
+        return is_next
 
     def _escape(self) -> Ranges:
-        char = self.pattern[self.at + 1 : self.at + 2]
+        char = self.pattern[self.position + 1 : self.position + 2]
         if char in _CLASSES:
-            self.at += 2
+            self.position += 2
             return _CLASSES[char]
         if char in _HEX:
-            digits = self.pattern[self.at + 2 : self.at + 2 + _HEX[char]]
+            digits = self.pattern[self.position + 2 : self.position + 2 + _HEX[char]]
             if len(digits) < _HEX[char] or not all(d in "0123456789abcdefABCDEF" for d in digits):
-                raise self._wrong(f"\\{char} without {_HEX[char]} hexadecimal digits", "Write them")
-            self.at += 2 + len(digits)
+                raise self._error(f"\\{char} without {_HEX[char]} hexadecimal digits", "Write them")
+            self.position += 2 + len(digits)
             return [(int(digits, 16),) * 2]
         if char.isdigit() and char != "0":
-            raise self._wrong(f"the backreference \\{char}", "What was matched before cannot be asked for again")
+            raise self._error(f"the backreference \\{char}", "What was matched before cannot be asked for again")
         if char == "" or (char.isalnum() and char not in _CONTROLS):
             names = {"b": "the word boundary", "B": "the word boundary", "A": "the anchor", "Z": "the anchor"}
-            raise self._wrong(f"{names.get(char, 'the escape')} \\{char}", "Only a few escapes are read")
-        self.at += 2
+            raise self._error(f"{names.get(char, 'the escape')} \\{char}", "Only a few escapes are read")
+        self.position += 2
         return [(ord(_CONTROLS.get(char, char)),) * 2]
 
     def _take(self, char: str) -> bool:
-        there = self.pattern.startswith(char, self.at)
-        self.at += len(char) * there
-        return there
+        is_next = self.pattern.startswith(char, self.position)
+        self.position += len(char) * is_next
+        return is_next
 
-    def _wrong(self, what: str, hint: str) -> InputError:
-        return InputError(f"The regular expression {self.pattern!r} has {what} at place {self.at}. {hint}.")
+    def _error(self, problem: str, hint: str) -> InputError:
+        return InputError(f"The regular expression {self.pattern!r} has {problem} at place {self.position}. {hint}.")

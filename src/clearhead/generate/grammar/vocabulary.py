@@ -31,13 +31,13 @@ _LOCAL = {"WordPiece", "Metaspace", "Replace", "ByteFallback", "Fuse", "Strip"} 
 _IN_UTF8 = [*range(0x80), *range(0x80, 0xC0), *range(0xC2, 0xF5)]
 
 
-class _Read(NamedTuple):
+class _TokenTexts(NamedTuple):
     """What a tokenizer writes."""
 
     texts: dict[int, bytes]
     modes: dict[int, int]  # what a token leaves behind, where that is not PLAIN
     starts: set[int]  # those that may come first
-    eats_space: bool = False
+    drops_space: bool = False
 
 
 class GrammarVocabulary:
@@ -45,7 +45,7 @@ class GrammarVocabulary:
     texts      the bytes of each token that is text
     leaves     (vocab,): PLAIN, SPACE or OPEN, what follows each token
     starts     (vocab,): whether it may come first, alone decoding to the same but for a space in front
-    eats_space whether a space that comes first is lost in decoding
+    drops_space whether a space that comes first is lost in decoding
     complete   whether every byte is a token of its own, so that whatever a grammar asks for can be spelled
     """
 
@@ -53,7 +53,7 @@ class GrammarVocabulary:
         """size: how many scores the model gives; None for one to a token."""
         vocab = tokenizer.get_vocab()
         self.size = size = max([*vocab.values(), *not_text]) + 1 if size is None else size
-        texts, modes, alone, self.eats_space = _texts(tokenizer)
+        texts, modes, alone, self.drops_space = _texts(tokenizer)
         left_out = {*tokenizer.all_special_ids, *not_text}
         left_out |= {n for n, token in tokenizer.backend.get_added_tokens_decoder().items() if token.special}
         left_out |= {n for token, n in vocab.items() if _UNUSED.fullmatch(token)}
@@ -69,7 +69,7 @@ class GrammarVocabulary:
             text[0] for n, text in self.texts.items() if len(text) == 1 and self.leaves[n] == PLAIN and n in alone
         }
         self.complete = singles.issuperset(_IN_UTF8)
-        self._lay_out()
+        self._build_byte_columns()
 
     @cached_property
     def by_text(self) -> dict[bytes, list[int]]:
@@ -79,7 +79,7 @@ class GrammarVocabulary:
             by_text.setdefault(text, []).append(token)
         return by_text
 
-    def _lay_out(self) -> None:
+    def _build_byte_columns(self) -> None:
         """The texts as columns: the first byte of every token, the second byte of those that have one, and so on."""
         self._order = np.array(sorted(self.texts, key=lambda n: -len(self.texts[n])), dtype=np.int64)
         texts = [self.texts[n] for n in self._order.tolist()]
@@ -98,29 +98,29 @@ class GrammarVocabulary:
         """
         row = automaton.row(state)
         groups = [self._with_first[value] for value in np.flatnonzero(row != DEAD).tolist()]
-        few: np.ndarray | None = None
+        candidates: np.ndarray | None = None
         states = np.full(len(self._order), DEAD, dtype=np.int32)  # the longest tokens first
         if 8 * sum(map(len, groups)) < len(states):
-            few = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *groups]))
-            states[few] = row[self._columns[0][few]]
+            candidates = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *groups]))
+            states[candidates] = row[self._columns[0][candidates]]
         else:
             states[:] = row[self._columns[0]]
         for column in self._columns[1:]:
             count = len(column)
-            if few is None:
+            if candidates is None:
                 states[:count] = after = automaton.step(states[:count], column)
-                alive = after != DEAD
-                if 8 * np.count_nonzero(alive) < count:
-                    few = np.flatnonzero(alive)
+                reachable = after != DEAD
+                if 8 * np.count_nonzero(reachable) < count:
+                    candidates = np.flatnonzero(reachable)
             else:
-                few = few[: np.searchsorted(few, count)]
-                if not len(few):
+                candidates = candidates[: np.searchsorted(candidates, count)]
+                if not len(candidates):
                     break
-                states[few] = after = automaton.step(states[few], column[few])
-                few = few[after != DEAD]
-        places = np.full(self.size, DEAD, dtype=np.int32)
-        places[self._order] = states
-        return places
+                states[candidates] = after = automaton.step(states[candidates], column[candidates])
+                candidates = candidates[after != DEAD]
+        next_states = np.full(self.size, DEAD, dtype=np.int32)
+        next_states[self._order] = states
+        return next_states
 
 
 _KNOWN: WeakKeyDictionary[Tokenizer, dict[Any, GrammarVocabulary]] = WeakKeyDictionary()
@@ -137,13 +137,13 @@ def vocabulary_of(tokenizer: Tokenizer, size: int | None, not_text: Sequence[int
     return known[key]
 
 
-def _texts(tokenizer: Tokenizer) -> _Read:
+def _texts(tokenizer: Tokenizer) -> _TokenTexts:
     vocab, steps = tokenizer.get_vocab(), decoder_steps(tokenizer.backend)
     kinds = [step["type"] for step in steps]
     if isinstance(tokenizer.source_files, CtrlVocabulary):
         return _by_suffix(vocab, CONTINUES, OPEN, SPACE)
     if kinds == ["ByteLevel"]:
-        return _Read({n: _undisguised(token) for token, n in vocab.items()}, {}, set(vocab.values()))
+        return _TokenTexts({n: _from_byte_level(token) for token, n in vocab.items()}, {}, set(vocab.values()))
     if kinds == ["BPEDecoder"]:
         return _by_suffix(vocab, steps[0]["suffix"], SPACE, PLAIN)
     unknown = [kind for kind in kinds if kind not in _LOCAL]
@@ -155,20 +155,20 @@ def _texts(tokenizer: Tokenizer) -> _Read:
     return _by_decoding(tokenizer, vocab, {"ByteFallback"} <= set(kinds))
 
 
-def _undisguised(token: str) -> bytes:
+def _from_byte_level(token: str) -> bytes:
     try:
         return bytes(BYTE_OF[char] for char in token)
     except KeyError:  # an added token that was never written in the disguise
         return token.encode("utf-8")
 
 
-def _by_suffix(vocab: dict[str, int], suffix: str, with_it: int, without: int) -> _Read:
+def _by_suffix(vocab: dict[str, int], suffix: str, mode_with: int, mode_without: int) -> _TokenTexts:
     texts = {n: token.removesuffix(suffix).encode("utf-8") for token, n in vocab.items()}
-    modes = {n: with_it if token.endswith(suffix) else without for token, n in vocab.items()}
-    return _Read(texts, modes, set(vocab.values()))
+    modes = {n: mode_with if token.endswith(suffix) else mode_without for token, n in vocab.items()}
+    return _TokenTexts(texts, modes, set(vocab.values()))
 
 
-def _by_decoding(tokenizer: Tokenizer, vocab: dict[str, int], fallback: bool) -> _Read:
+def _by_decoding(tokenizer: Tokenizer, vocab: dict[str, int], fallback: bool) -> _TokenTexts:
     """Asks the decoder: what does the text gain when this token comes after another, and what is it alone?"""
     backend = tokenizer.backend
     plain = sorted((token for token in vocab if token.isascii() and token.isalnum()), key=lambda t: (len(t), t))
@@ -177,20 +177,20 @@ def _by_decoding(tokenizer: Tokenizer, vocab: dict[str, int], fallback: bool) ->
     anchor = vocab[plain[0]]
     before: str = backend.decode([anchor], skip_special_tokens=False)
     order = sorted(vocab.values())
-    after = backend.decode_batch([[anchor, n] for n in order], skip_special_tokens=False)
-    alone = backend.decode_batch([[n] for n in order], skip_special_tokens=False)
+    all_after = backend.decode_batch([[anchor, n] for n in order], skip_special_tokens=False)
+    all_alone = backend.decode_batch([[n] for n in order], skip_special_tokens=False)
     texts: dict[int, bytes] = {}
     starts: set[int] = set()
-    eats = False
-    for n, following, single in zip(order, after, alone, strict=True):
-        if following.startswith(before):
-            text = following[len(before) :]
+    drops_space = False
+    for n, decoded_after, decoded_alone in zip(order, all_after, all_alone, strict=True):
+        if decoded_after.startswith(before):
+            text = decoded_after[len(before) :]
             texts[n] = text.encode("utf-8")
-            if single in (text, text.removeprefix(" ")):
+            if decoded_alone in (text, text.removeprefix(" ")):
                 starts.add(n)
-                eats = eats or single != text
+                drops_space = drops_space or decoded_alone != text
     for token, n in vocab.items() if fallback else ():
         if match := _BYTE.fullmatch(token):
             texts[n] = bytes([int(match[1], 16)])
             starts.add(n)
-    return _Read(texts, {}, starts, eats)
+    return _TokenTexts(texts, {}, starts, drops_space)
