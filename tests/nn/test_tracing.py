@@ -12,6 +12,8 @@ from clearhead.errors import InputError, TraceError
 from clearhead.models import FAMILIES, Model, family
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.nn import (
+    GRU,
+    LSTM,
     Attention,
     KVCache,
     Stack,
@@ -25,7 +27,9 @@ from clearhead.nn import (
     tap_points,
     trace,
 )
+from clearhead.nn.recurrent_stack import RecurrentLayer
 
+IN_STEPS = {*LSTM.taps_of_a_layer, *GRU.taps_of_a_layer}
 BATCH, TIME, SOURCE, CHOICES = 2, 5, 4, 3
 SMALL = {
     "vocab_size": 23,
@@ -123,6 +127,9 @@ MODELS = {f"{name} {task}": (name, task, {}) for name in FAMILIES for task in fa
             "embedding_size": 12,
         },
     ),
+    "rnn of two LSTMs": ("rnn", "causal-lm", {"embedding_size": 12}),
+    "rnn of GRUs in both directions": ("rnn", "token-classification", {"cell": "gru", "bidirectional": True}),
+    "rnn with three summaries": ("rnn", "sequence-classification", {"cell": "rnn", "pooling": "concat"}),
     "xlm with languages, causal": ("xlm", "masked-lm", {"n_langs": 2, "causal": True}),
     "transformer pre-norm": ("transformer", "seq2seq-lm", {"norm_first": True, "final_norm": True}),
     "transformer with learned positions": ("transformer", "seq2seq-lm", {"positions": "learned", "activation": "gelu"}),
@@ -144,7 +151,7 @@ def all_inputs(model: Model, task: str) -> dict[str, Tensor]:
         given["langs"] = ids_of(rows, seed=4) % 2
     if task == "multiple-choice":
         given = {name: t.view(BATCH, CHOICES, TIME) for name, t in given.items()}
-    if model.stack.layers[0].cross_attention is not None:
+    if getattr(model.stack.layers[0], "cross_attention", None) is not None:
         given["encoder_hidden_states"] = torch.randn(rows, SOURCE, 12, generator=torch.Generator().manual_seed(3))
     if task == "sequence-classification":
         model.config.pad_token_id = 0  # GPT-2 has none; it says where each text ends
@@ -169,6 +176,8 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
     body: Stack = getattr(model, side) if side else model.stack if not isinstance(model, EncoderDecoderModel) else None
     time = SOURCE if side == "encoder" else TIME
     width = model.config.hidden_size
+    if body is not None and isinstance(body.layers[0], RecurrentLayer):
+        return recurrent_shape(parts, body, (rows, time))
     match parts:
         case ["embed", "tokens" | "positions" | "segments" as which]:
             one_for_all = which == "positions" and body.embed.padding_position is None
@@ -189,6 +198,18 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
     return None
 
 
+def recurrent_shape(parts: list[str], body: Stack, places: tuple[int, int]) -> tuple[int, ...] | None:
+    match parts:
+        case ["layers", n, "input" | "output" as which]:
+            layer = body.layers[int(n)]
+            return (*places, layer.rnn.input_size if which == "input" else layer.width)
+        case ["layers", n, *_]:
+            return (*places, body.layers[int(n)].rnn.hidden_size)
+        case ["embed", _]:
+            return (*places, body.embed.tokens.embedding_dim)
+    return None
+
+
 @pytest.mark.parametrize("name", list(MODELS))
 def test_every_declared_tensor_is_announced_with_its_shape_and_its_gradient(name):
     family_name, task, options = MODELS[name]
@@ -205,7 +226,9 @@ def test_every_declared_tensor_is_announced_with_its_shape_and_its_gradient(name
         assert shape is None or tuple(tensor.shape) == shape, tensor_name
 
     # Each of them lies on the way from the input to the answer: the answer has a gradient in it.
-    graded = [n for n, tensor in seen.items() if tensor.requires_grad]
+    # (What a recurrent layer does step by step is gathered after the last step, so its answer is `output`'s.)
+    graded = [n for n, tensor in seen.items() if tensor.requires_grad and n.split(".")[-1] not in IN_STEPS]
+    seen = {n: tensor for n, tensor in seen.items() if n.split(".")[-1] not in IN_STEPS}
     assert set(seen) - set(graded) <= {f"{side}embed.positions" for side in ("", "encoder.", "decoder.")}
     grads = torch.autograd.grad(total, [seen[n] for n in graded], allow_unused=True)
     flat = [n for n, grad in zip(graded, grads, strict=True) if grad is None or not grad.any()]

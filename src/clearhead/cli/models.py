@@ -278,8 +278,10 @@ def _print(d: Description) -> None:
     console = out()
     console.print(f"[bold]{d.name}[/bold]  {d.family}, {d.task}")
     console.print(
-        f"{c.num_hidden_layers} layers, {c.hidden_size:,} wide, {c.num_attention_heads} heads, "
-        f"{c.vocab_size:,} words" + (f", {d.context:,} positions" if d.context else "")
+        f"{c.num_hidden_layers} layers, {c.hidden_size:,} wide, "
+        + (f"{c.num_attention_heads} heads, " if hasattr(c, "num_attention_heads") else "")
+        + f"{c.vocab_size:,} words"
+        + (f", {d.context:,} positions" if d.context else "")
     )
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("part", overflow="fold")

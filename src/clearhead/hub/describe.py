@@ -10,6 +10,8 @@ from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.model import Model
 from clearhead.nn import Block, LayerNorm, RMSNorm, Stack
+from clearhead.nn.fused_recurrence import Alike, matrices_of
+from clearhead.nn.recurrent_stack import RecurrentLayer
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "int4": 0.5}
 
@@ -86,7 +88,10 @@ def describe(name: str, family: Family, config: Config, task: str | None = None)
         flops_per_token=_flops(model, stacks, positions),
         flops_context=positions,
         cache_values_per_token=sum(
-            2 * layer.attention.kv_heads * layer.attention.head_dim for stack in causal for layer in stack.blocks
+            2 * layer.attention.kv_heads * layer.attention.head_dim
+            for stack in causal
+            for layer in stack.blocks
+            if not isinstance(layer, RecurrentLayer)
         ),
         training=_training(model, stacks, positions),
     )
@@ -110,9 +115,12 @@ def _parts(model: Model) -> list[Part]:
 def _flops(model: nn.Module, stacks: list[Stack], positions: int) -> int:
     """2 per multiply-add: every matrix once, plus q·k and weights·v of each head against the positions it sees."""
     matrices = sum(2 * m.in_features * m.out_features for m in model.modules() if isinstance(m, nn.Linear))
+    matrices += sum(2 * w.numel() for m in model.modules() if isinstance(m, nn.RNNBase) for w in matrices_of(m))
     scores = 0
     for stack in stacks:
         for layer in stack.blocks:
+            if isinstance(layer, RecurrentLayer):
+                continue
             seen = min(positions, layer.window or positions)
             for module in (layer.attention, layer.cross_attention):
                 scores += 0 if module is None else 4 * module.heads * module.head_dim * seen
@@ -129,7 +137,7 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
         rest += 2 * projection.in_features  # the loss in stretches keeps the gradient of its input
     kept = [_layer_bytes(layer) for layer in layers]
     # What runs from layer to layer is bf16; a norm that stands at the end of a layer gives fp32.
-    inputs = sum((4 if n.placement == "post" else 2) * n.attention.output.out_features for n in layers)
+    inputs = sum(_input_bytes(layer) for layer in layers)
     return Training(
         parameters=model.num_parameters(),
         length=length,
@@ -140,7 +148,13 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
     )
 
 
-def _layer_bytes(layer: Block) -> int:
+def _input_bytes(layer: Block | RecurrentLayer) -> int:
+    if isinstance(layer, RecurrentLayer):
+        return 2 * layer.rnn.input_size
+    return (4 if layer.placement == "post" else 2) * layer.attention.output.out_features
+
+
+def _layer_bytes(layer: Block | RecurrentLayer) -> int:
     """What autograd keeps of a token in a layer:
 
     each norm         its input, which autocast makes fp32 on a GPU    4 · width
@@ -148,7 +162,12 @@ def _layer_bytes(layer: Block) -> int:
     attention         query, key and value (its output is the input of the output matrix)
     feed-forward      what goes into the activation (ReLU knows its own output); gated, both factors too
     dropout           a byte for each number
+    recurrent layer   its input, its gates and its states, in bf16
     """
+    if isinstance(layer, RecurrentLayer):
+        rnn = layer.rnn
+        gates = matrices_of(rnn)[0].shape[0] + sum(Alike.of(rnn).state_widths)
+        return 2 * (rnn.input_size + gates * (2 if rnn.bidirectional else 1)) + (layer.width if layer.dropout else 0)
     kept = sum(_norm_bytes(m) for m in layer.modules())
     kept += sum(2 * m.in_features for m in layer.modules() if isinstance(m, nn.Linear))
     for attention in (layer.attention, layer.cross_attention):

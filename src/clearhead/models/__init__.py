@@ -14,6 +14,7 @@ from clearhead.schema import shown
 
 # `model_type` in config.json -> the module that holds the family. To add a family, add a line.
 FAMILIES = {
+    "rnn": "clearhead.models.rnn",
     "transformer": "clearhead.models.transformer",
     "bert": "clearhead.models.bert",
     "roberta": "clearhead.models.roberta",

@@ -19,6 +19,7 @@ from clearhead.nn import (
     TokenEmbedder,
 )
 from clearhead.nn.positions import RelativeBuckets
+from clearhead.nn.recurrent_stack import RecurrentStack
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 
 Features = dict[str, str]
@@ -62,10 +63,14 @@ def lineage(name: str) -> list[str]:
 def _shape(model: Model, stacks: list[Stack]) -> str:
     if isinstance(model, EncoderDecoderModel):
         return "encoder–decoder"
+    if isinstance(stacks[0], RecurrentStack):
+        return "recurrent: one token after another"
     return "decoder: each token sees what came before" if stacks[0].causal else "encoder: every token sees all"
 
 
 def _stack_features(stack: Stack) -> Features:
+    if isinstance(stack, RecurrentStack):
+        return {"embedding": _embedding(stack.token_embedder), "recurrence": _recurrence(stack)}
     parts = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
     blocks = stack.blocks
     first = blocks[0]
@@ -86,6 +91,14 @@ def _stack_features(stack: Stack) -> Features:
         parts["cross-attention"] = "the decoder looks at the encoder"
     parts["feed-forward"] = _feedforward(first.feedforward)
     return parts
+
+
+def _recurrence(stack: RecurrentStack) -> str:
+    layers = stack.recurrent_layers
+    directions = ", in both directions" if layers[0].rnn.bidirectional else ""
+    widths = list(dict.fromkeys(layer.rnn.hidden_size for layer in layers))
+    each = f"{len(layers)} × " if len(layers) > 1 else ""
+    return f"{each}{type(layers[0].rnn).__name__}, {', '.join(map(str, widths))} wide{directions}"
 
 
 def _embedding(embed: TokenEmbedder) -> str:

@@ -273,16 +273,18 @@ class PretrainingHead(Head):
 
 
 class SequenceHead(Head):
-    """One answer for the whole text, from its summary."""
+    """One answer for the whole text, from its summary: `width` numbers, by default as many as a hidden state has."""
 
     taps = ("pooled", "logits")
 
-    def __init__(self, config: Config, pooler: Summary, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self, config: Config, pooler: nn.Module, dropout: float = 0.0, bias: bool = True, width: int | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         self.pooler = pooler
         self.dropout = dropout
-        self.output = Linear(config.hidden_size, config.num_labels, bias=bias)
+        self.output = Linear(width or config.hidden_size, config.num_labels, bias=bias)
 
     def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         summary = tap(self, "pooled", self.pooler(hidden, inputs))

@@ -66,6 +66,27 @@ def init_xavier(model: nn.Module, embedding_std: float) -> None:
 
 
 @torch.no_grad()
+def init_recurrent(model: nn.Module, embedding_std: float = 0.1) -> None:
+    """Recurrent networks: orthogonal matrices from state to state, one for each gate, so that a gradient neither grows
+    nor fades at first; Glorot uniform for all others; and an LSTM that remembers, its forget gate's bias at one."""
+    _fill_rest(model, embedding_std)
+    for linear in _matrices(model):
+        nn.init.xavier_uniform_(linear.weight)
+    for rnn in (module for module in model.modules() if isinstance(module, nn.RNNBase)):
+        for name, weight in rnn.named_parameters():
+            if name.startswith("bias"):
+                nn.init.zeros_(weight)
+                if rnn.mode == "LSTM" and name.startswith("bias_ih"):
+                    nn.init.ones_(weight[rnn.hidden_size : 2 * rnn.hidden_size])
+            elif name.startswith("weight_hr"):
+                nn.init.xavier_uniform_(weight)
+            else:
+                draw = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
+                for gate in weight.split(rnn.hidden_size):
+                    draw(gate)
+
+
+@torch.no_grad()
 def init_t5(model: nn.Module, width: int, head_dim: int, factor: float = 1.0) -> None:
     """T5: no 1/√d in the scores; queries start narrower by it instead, so scores still start at unit variance."""
     _fill_rest(model, factor)

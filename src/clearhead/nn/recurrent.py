@@ -13,16 +13,15 @@ anew at every step, with the steps that are still to come left zero.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from clearhead.nn.fused_recurrence import Alike, States, run_fused
 from clearhead.nn.tracing import is_replaced, is_watched, replaced, tap
-
-States = tuple[Tensor, ...]  # hidden, and an LSTM's cell; (batch, width) each
 
 
 class LayerWeights(NamedTuple):
@@ -57,9 +56,31 @@ class RecurrentBase(nn.RNNBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch.nn's: (output, the last states)."""
-        if not any(is_watched(place, *place.taps) for place in self._places()):
-            return super().forward(input, hx)
-        return self._step_by_step(input, hx)
+        return self._announced(input, hx) if self.is_seen() else super().forward(input, hx)
+
+    def read(self, x: Tensor, states: States | None = None, real: Tensor | None = None) -> tuple[Tensor, States]:
+        """As a stack calls it: one layer, batch first; states always a tuple; padding anywhere.
+
+        x        (batch, time, width)
+        states   (layers · directions, batch, width) each; None: zeros
+        real     (batch, time): where a text is. Padding leaves the states as they were, and gives zeros
+        """
+        if self.is_seen():
+            return self._step_by_step(x, self.zeros(x) if states is None else states, real)
+        return run_fused([self], x, states, real)
+
+    def zeros(self, x: Tensor) -> States:
+        """The states before the first step."""
+        return Alike.of(self).zeros(x, self.num_layers)
+
+    def is_seen(self) -> bool:
+        """Whether a trace asks for an inner tensor, so that the steps are taken one by one."""
+        return any(is_watched(place, *place.taps) for place in self._places())
+
+    def as_one_layer(self) -> Self:
+        """Announce under the owner's name, without the number of the only layer: `hidden`, `reverse.hidden`."""
+        self.tap_names, self.layers.tap_names = {"layers": ""}, {"0": ""}  # type: ignore[assignment]
+        return self
 
     def _places(self) -> Iterator[LayerTaps]:
         """Where tensors are announced: each layer, then each layer's other direction, in the order of the weights."""
@@ -79,17 +100,29 @@ class RecurrentBase(nn.RNNBase):
 
     # ---- the explicit path
 
-    def _step_by_step(self, given: Any, hx: Any) -> Any:
-        packed, lengths = isinstance(given, PackedSequence), None
+    def _announced(self, given: Any, hx: Any) -> Any:
+        """torch.nn's arguments and return values around the steps."""
+        packed, real, lengths = isinstance(given, PackedSequence), None, None
         if packed:
             x, lengths = pad_packed_sequence(given, batch_first=True)  # in the order of the caller
+            real = (torch.arange(x.shape[1]) < lengths[:, None]).to(x.device)
         else:
             x = given[None] if given.ndim == 2 else given if self.batch_first else given.transpose(0, 1)
         alone = not packed and given.ndim == 2
-        first = self._first_states(x, hx, alone)
-        hidden: Any = first if len(first) > 1 else first[0]
+        states = None if hx is None else hx if isinstance(hx, tuple) else (hx,)
+        if alone and states is not None:
+            states = tuple(state[:, None] for state in states)
+        first = self.zeros(x) if states is None else states
         rows = given.data if packed else x if self.batch_first else x.transpose(0, 1)
+        hidden: Any = first if len(first) > 1 else first[0]
         self.check_forward_args(rows, hidden, given.batch_sizes if packed else None)  # torch's own
+        output, last = self._step_by_step(x, first, real)
+        if alone:
+            last = tuple(state[:, 0] for state in last)
+        return self._output(output, given, lengths, alone), last[0] if len(last) == 1 else last
+
+    def _step_by_step(self, x: Tensor, first: States, real: Tensor | None) -> tuple[Tensor, States]:
+        """The last layer's states at every step, and the last states of all, (layers · directions, batch, width)."""
         finals: list[States] = []
         directions = 2 if self.bidirectional else 1
         places = list(self._places())
@@ -98,32 +131,21 @@ class RecurrentBase(nn.RNNBase):
             for direction in range(directions):
                 n = layer * directions + direction
                 states = tuple(state[n] for state in first)
-                output, last = self._direction(x, states, self._weights_of(n), places[n], direction == 1, lengths)
+                output, last = self._direction(x, states, self._weights_of(n), places[n], direction == 1, real)
                 outputs.append(output)
                 finals.append(last)
             x = torch.cat(outputs, -1)
             if self.dropout and self.training and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout)
-        last_states = [torch.stack(parts) for parts in zip(*finals, strict=True)]  # (layers · directions, batch, width)
-        if alone:
-            last_states = [state[:, 0] for state in last_states]
-        return self._output(x, given, lengths, alone), last_states[0] if len(last_states) == 1 else tuple(last_states)
+        return x, tuple(
+            torch.stack(parts) for parts in zip(*finals, strict=True)
+        )  # (layers · directions, batch, width)
 
     def _output(self, x: Tensor, given: Any, lengths: Tensor | None, alone: bool) -> Any:
         if lengths is not None:
             enforce = given.sorted_indices is None
             return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=enforce)
         return x[0] if alone else x if self.batch_first else x.transpose(0, 1)
-
-    def _first_states(self, x: Tensor, hx: Any, alone: bool) -> States:
-        """(layers · directions, batch, width) each."""
-        count = self.num_layers * (2 if self.bidirectional else 1)
-        widths = [self.proj_size or self.hidden_size]
-        widths += [self.hidden_size] if "cell" in self.taps_of_a_layer else []
-        if hx is None:
-            return tuple(x.new_zeros(count, len(x), width) for width in widths)
-        states = hx if isinstance(hx, tuple) else (hx,)
-        return tuple(state[:, None] for state in states) if alone else tuple(states)
 
     def _weights_of(self, n: int) -> LayerWeights:
         layer, reverse = divmod(n, 2) if self.bidirectional else (n, 0)
@@ -137,18 +159,18 @@ class RecurrentBase(nn.RNNBase):
         weights: LayerWeights,
         place: LayerTaps,
         backwards: bool,
-        lengths: Tensor | None,
+        real: Tensor | None,  # (batch, time)
     ) -> tuple[Tensor, States]:
         """The hidden states of every step, and the last states."""
         time = x.shape[1]
         projected = F.linear(x, weights.weight_ih, weights.bias_ih)  # (batch, time, gates · width)
         taps = StepTaps(place, len(x), time)
         for t in reversed(range(time)) if backwards else range(time):
-            real = None if lengths is None else (lengths > t).to(x.device)[:, None]
-            taps.at(t, real)
+            now = None if real is None else real[:, t, None]
+            taps.at(t, now)
             new = self.step(projected[:, t], states, weights, taps)
-            if real is not None:  # a text that has ended, or not begun, keeps its state
-                new = tuple(torch.where(real, after, before) for after, before in zip(new, states, strict=True))
+            if now is not None:  # a text that has ended, or not begun, keeps its state
+                new = tuple(torch.where(now, after, before) for after, before in zip(new, states, strict=True))
             states = new
         return taps.announced("hidden"), states
 

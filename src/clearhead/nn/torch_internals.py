@@ -11,13 +11,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_modules
 from torch.utils._triton import has_triton
 
 __all__ = [
     "dynamo_is_loaded",
+    "flatten_recurrent_weights",
     "has_global_forward_hooks",
     "has_triton",
     "is_intercepted",
@@ -62,6 +63,22 @@ def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
     if operator is None:
         return None
     return lambda x, weight, bias: operator(x, weight, bias, "none", [], "")
+
+
+def flatten_recurrent_weights(first: nn.RNNBase, weights: list[Tensor], layers: int) -> None:
+    """Lay the weights of several recurrent layers out as cuDNN reads them, one after the other, as `torch.nn` does for
+    its own; else every call copies them. They stay the same parameters. `first`: the lowest layer."""
+    plain = all(type(w) is nn.Parameter and w.dtype == weights[0].dtype for w in weights)
+    laid_out = len({w.untyped_storage().data_ptr() for w in weights}) == 1
+    if laid_out or not plain or not torch.backends.cudnn.is_acceptable(weights[0]):
+        return
+    from torch.backends.cudnn.rnn import get_cudnn_mode
+
+    with torch.no_grad(), torch.cuda.device_of(weights[0]):
+        if torch._use_cudnn_rnn_flatten_weight():
+            per_layer = (4 if first.bias else 2) + (first.proj_size > 0)
+            sizes = (first.input_size, get_cudnn_mode(first.mode), first.hidden_size, first.proj_size, layers)
+            torch._cudnn_rnn_flatten_weight(weights, per_layer, *sizes, True, first.bidirectional)
 
 
 def openmp_functions() -> list[ctypes.c_void_p] | None:

@@ -172,7 +172,8 @@ def _kept_apart(model: Model) -> Callable[[list[int], int], Hashable]:
         return lambda ids, n: n
     if token == "end":  # the head wants as many end tokens in each text
         return lambda ids, n: ids.count(config.eos_token_id)
-    block = getattr(next(iter(model.stacks.values())).blocks[0].attention, "block_size", None)
+    first = next(iter(model.stacks.values())).layers[0]
+    block = getattr(getattr(first, "attention", None), "block_size", None)
     if block is not None:  # the last block is seen by all, so it must not be one of padding
         return lambda ids, n: -(-len(ids) // block)
     return lambda ids, n: 0

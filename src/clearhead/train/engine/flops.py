@@ -10,6 +10,7 @@ from torch import nn
 
 from clearhead.models import Model
 from clearhead.nn.block import Block
+from clearhead.nn.fused_recurrence import matrices_of
 
 
 @cache
@@ -34,6 +35,7 @@ def training_flops(model: Model, length: int) -> float:
     The usual count: causal attention is taken as if whole, and what is recomputed does not count.
     """
     matrices = sum(m.in_features * m.out_features for m in model.modules() if isinstance(m, nn.Linear))
+    matrices += sum(w.numel() for m in model.modules() if isinstance(m, nn.RNNBase) for w in matrices_of(m))
     scores = 0
     for stack in model.stacks.values():
         for block in (layer for layer in stack.layers if isinstance(layer, Block)):
