@@ -300,10 +300,7 @@ def test_unknown_family_lists_the_known(tmp_path):
         ({"resid_pdrop": 1.5}, "resid_pdrop"),
         ({"layer_norm_epsilon": None}, "layer_norm_epsilon"),
         ({"hidden_size": 32}, "twice"),
-        ({"num_labels": 3, "id2label": {"0": "a"}}, "num_labels"),
         ({"layer_norm_epsilon": float("inf")}, "layer_norm_epsilon"),
-        ({"problem_type": "guess"}, "problem_type"),
-        ({"id2label": {"0": "a", "2": "b"}}, "id2label"),
     ],
 )
 def test_options_are_honoured_or_refused_by_name(tmp_path, changes, named):

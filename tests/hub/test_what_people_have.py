@@ -393,3 +393,99 @@ def test_a_head_that_is_not_there_says_how_to_load_the_rest(copy_of):
     with pytest.raises(CheckpointError, match=r'cls\.predictions.*task="features" loads the rest'):
         hub.load_model(folder)
     assert hub.load_model(folder, task="features").task == "features"
+
+
+# --- files saved as a part of something else ------------------------------------------------------------------------
+
+
+def renamed(folder: Path, prefix: str, more: dict[str, torch.Tensor] | None = None) -> Path:
+    stored = {prefix + name: tensor for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(stored | (more or {}), folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "question_encoder.bert_model."])
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [("bert", "masked-lm"), ("bert", "features"), ("gpt2", "causal-lm"), ("t5", "seq2seq-lm"), ("bart", "features")],
+)
+def test_what_stands_before_every_name_is_left_out(name, task, prefix, copy_of, saved, caplog):
+    folder = renamed(copy_of(name, task), prefix, {"v_head.weight": torch.ones(2)})
+    model = hub.load_model(folder)
+    assert any(repr(prefix) in said for said in warnings_in(caplog))
+    assert any("v_head.weight" in said for said in warnings_in(caplog))
+    torch.testing.assert_close(output(model), output(hub.load_model(saved(name, task))), rtol=0, atol=0)
+    with pytest.raises(CheckpointError, match=prefix):
+        hub.load_model(folder, strict=True)
+
+
+def test_another_familys_body_is_not_taken_for_ones_own(copy_of):
+    with pytest.raises(CheckpointError, match="missing"):  # positions of a RoBERTa count otherwise
+        hub.load_model(copy_of("roberta", "masked-lm", model_type="bert"))
+
+
+def test_two_parts_are_not_told_apart(copy_of):
+    folder = copy_of("bert", "features")
+    stored = load_file(folder / "model.safetensors")
+    save_file({side + name: t.clone() for side in ("query.", "passage.") for name, t in stored.items()},
+              folder / "model.safetensors")  # fmt: skip
+    with pytest.raises(CheckpointError, match="missing"):
+        hub.load_model(folder)
+
+
+# --- values that mean nothing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "said", "labels"),
+    [
+        (
+            {"num_labels": 3, "id2label": {"0": "a", "1": "b"}},
+            "num_labels is 3, but id2label names 2",
+            ["LABEL_0", "LABEL_1", "LABEL_2"],
+        ),
+        ({"id2label": {"1": "a", "2": "b", "3": "c"}}, "not 0, 1, 2", ["LABEL_0", "a", "b"]),
+        ({"problem_type": "ner", "id2label": {"0": "a", "1": "b", "2": "c"}}, "problem_type is 'ner'", "abc"),
+    ],
+)
+def test_labels_that_contradict_themselves_are_said(keys, said, labels, copy_of, caplog):
+    three = {"classifier.weight": torch.randn(3, 24), "classifier.bias": torch.randn(3)}
+    folder = copy_of("bert", "sequence-classification", three, label2id=None, **keys)
+    model = hub.load_model(folder)
+    assert list(model.config.id2label.values()) == list(labels)
+    assert any(said in sentence for sentence in warnings_in(caplog))
+    is_reference(model, folder, "BertForSequenceClassification")
+    with pytest.raises(ConfigError, match=said):
+        hub.load_model(folder, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "keys"),
+    [
+        ("bart", "seq2seq-lm", {"classifier_dropout": None, "attention_dropout": None, "init_std": None}),
+        ("bart", "seq2seq-lm", {"scale_embedding": None, "encoder_layerdrop": None}),
+        ("marian", "seq2seq-lm", {"static_position_embeddings": None}),
+        ("bert", "masked-lm", {"pad_token_id": -1}),
+        ("mpnet", "features", {"pad_token_id": 0}),
+    ],
+)
+def test_nulls_and_no_padding(name, task, keys, copy_of, saved, caplog):
+    folder = copy_of(name, task)
+    raw = json.loads((folder / "config.json").read_text()) | keys
+    (folder / "config.json").write_text(json.dumps(raw))
+    model = hub.load_model(folder)
+    assert warnings_in(caplog) == []
+    is_reference(model, folder, model.family.architectures[task])
+
+
+@pytest.mark.parametrize(("name", "title"), [("gpt2", "GPT2"), ("bart", "Bart")])
+def test_a_classifier_without_a_class_is_not_taken_for_a_writer(name, title, saved, tmp_path, caplog):
+    """Whose output could be tied to the embeddings, and would need no tensors of its own."""
+    model = hub.load_model(saved(name, "sequence-classification"))
+    model.config.tie_word_embeddings = True
+    folder = hub.save_model(model, tmp_path / "tied")
+    raw = json.loads((folder / "config.json").read_text())
+    del raw["architectures"]
+    (folder / "config.json").write_text(json.dumps(raw))
+    assert hub.load_model(folder).task == "sequence-classification"
+    assert any(f"{title}ForSequenceClassification" in said for said in warnings_in(caplog))

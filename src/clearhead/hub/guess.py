@@ -67,13 +67,15 @@ def _is_roberta(raw: dict[str, Any]) -> bool:
 def guess_task(family: Family, config: Config, weights: Weights, prefer_default: bool) -> str:
     """The task whose head the file holds; the bare model where it holds none of the family's.
 
-    prefer_default   take the family's own task if its head is there (or needs no tensors of its own)
+    prefer_default   take the family's own task if its head is there, or needs no tensors and no other head shows
     """
-    if prefer_default and _fits(Matching(family, config, family.default_task, weights), weights):
-        return family.default_task
     bare = "features" if "features" in family.architectures else family.default_task
     body = Matching(family, config, bare, weights)
     other_head, own_head, _ = body.unmatched()
+    default = Matching(family, config, family.default_task, weights)
+    stored_head = any(m.of_head and m.names for m in default.matches)
+    if prefer_default and (stored_head or not other_head) and _fits(default, weights):
+        return family.default_task
     # a head that is tied to the embeddings stores nothing: believe in it where a head was saved and no other shows
     tied_head = (body.with_prefix or not body.map.prefix) and not other_head and not own_head
     layers = {name for m in body.matches if not m.of_head and m.names for name in m.stored}

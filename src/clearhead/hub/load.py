@@ -124,7 +124,9 @@ def _guess_task(family: Family, config: Config, weights: Weights, architecture: 
 
 
 def _name_unknown(config: Config) -> None:
-    """Options that were neither honoured nor refused are said, all in one warning."""
+    """Options that were neither honoured nor refused are said, all in one warning; and what is odd about the rest."""
+    for sentence in config.odd:
+        log.warning("config.json: %s", sentence)
     if config.unknown:
         log.warning(
             "config.json has options that Clearhead does not know and does nothing with: %s. The weights fit without "

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.hub.weights import FLOATS, Weights, first_few
-from clearhead.models import Config, Family, Model
+from clearhead.models import FAMILIES, Config, Family, Model
 from clearhead.models.checkpoint import Entry
 from clearhead.models.heads import FeaturesHead
 
 log = logging.getLogger("clearhead")
 _FEW_BITS = re.compile(r".*\.(qweight|qzeros|g_idx|SCB|absmax|quant_map|quant_state\..*)")  # GPTQ, AWQ, bitsandbytes
+_OTHER_BODIES = set(FAMILIES) - {"transformer"}
 _NAMED = 24  # how many tensors a warning lists
 
 
@@ -28,7 +29,11 @@ class Match:
 
     @property
     def of_head(self) -> bool:
-        return self.entry.ours[0].startswith("head.")
+        return not _of_body(self.entry)
+
+
+def _of_body(entry: Entry) -> bool:
+    return not entry.ours[0].startswith("head.")
 
 
 class Matching:
@@ -37,10 +42,28 @@ class Matching:
     def __init__(self, family: Family, config: Config, task: str, names: Iterable[str]) -> None:
         self.family, self.config, self.task = family, config, task
         self.map = family.checkpoint_map(config, task)
-        self.stored_names = {self.map.spelt_now(name): name for name in names}  # published name → the file's spelling
+        names = list(names)
+        self.wrapper = self._wrapper(names)
+        # published name → the file's spelling
+        self.stored_names = {self.map.spelt_now(name.removeprefix(self.wrapper)): name for name in names}
         prefix = self.map.prefix
         self.with_prefix = bool(prefix) and any(name.startswith(prefix) for name in self.stored_names)
         self.matches = [self._match(entry) for entry in self.map.entries]
+
+    def _wrapper(self, names: list[str]) -> str:
+        """What stands before every name of the body where the model was saved as a part of something else, such as
+        "module." of DataParallel. Empty where nothing does, where there is more than one such part, or where it is
+        another family's ("roberta." in what calls itself a BERT): that computes something else."""
+        body = [e.theirs[0] for e in self.map.entries if _of_body(e) and not e.optional and not e.tied_to]
+        last = body[-1] if body else ""  # the name with most to it: of the last layer, or the norm after it
+        for wanted in (self.map.prefix + last, last):
+            ends = [name for name in map(self.map.spelt_now, names) if f".{name}".endswith(f".{wanted}")]
+            if wanted in ends or not last:
+                return ""
+            if ends:
+                wrapper = ends[0].removesuffix(wanted)
+                return wrapper if len(ends) == 1 and not _OTHER_BODIES & set(wrapper.split(".")) else ""
+        return ""
 
     def _match(self, entry: Entry) -> Match:
         for theirs in ((name,) for name in entry.or_else) if entry.or_else else (entry.theirs,):
@@ -136,6 +159,8 @@ def check(
         problems.append(f"{len(missing)} tensors are missing: {first_few(missing)}")
     if extra:
         problems.append(f"{len(extra)} tensors do not belong to this model: {first_few(extra)}")
+    if matching.wrapper and strict:
+        problems.append(f"the names of its tensors begin with {matching.wrapper!r}")
     if not_floating:
         problems.append(f"only floating-point weights can be used as they are, not {first_few(not_floating)}")
     if shapes:
@@ -146,6 +171,8 @@ def check(
             + ". ".join(problems)
             + f". {_advice(matching, body_is_whole=missing_head and len(problems) == 1)}"
         )
+    if matching.wrapper:
+        log.warning("The tensors are read without %r, which their names begin with.", matching.wrapper)
     if own_head or (guessed and other_head):
         log.warning(
             "These tensors belong to a head that was not loaded (%s was), and are left unread: %s.",

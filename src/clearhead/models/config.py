@@ -16,16 +16,19 @@ from typing import Any, ClassVar, Self
 
 from clearhead.errors import ConfigError, near
 from clearhead.models.config_keys import WRITTEN_ANEW, advice, effect
+from clearhead.models.labels import read_labels
 from clearhead.schema import Field, fields_of, shown
 
 # Names that transformers accepts in every family, however the family spells them itself.
 _COMMON_NAMES = {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}
 
 LARGEST = 2**31  # no whole number reaches it
-MOST_LABELS = 10_000_000
+PROBLEMS = (None, "regression", "single_label_classification", "multi_label_classification")
+
+_FIRST_WEIGHTS = ("init_std", "initializer_range")
 
 # What a configuration knows about its file; no options of the network.
-NO_OPTIONS = frozenset({"also_stored", "unknown", "spelt"})
+NO_OPTIONS = frozenset({"also_stored", "unknown", "odd", "spelt"})
 
 
 @dataclass(kw_only=True)
@@ -51,6 +54,8 @@ class Config:
     also_stored: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     # those among them that Clearhead does not know
     unknown: list[str] = field(default_factory=list, repr=False, compare=False)
+    # what contradicts itself or means nothing in it, in sentences
+    odd: list[str] = field(default_factory=list, repr=False, compare=False)
     # field -> the key that config.json had for it, where that is another than the published one
     spelt: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
@@ -64,9 +69,8 @@ class Config:
             if value not in self.fixed.get(known.name, (value,)):
                 raise ConfigError(self._unknown_value(known.name, value))
         self._at_least(0, *(name for name in _schema(cls) if name.endswith(("_eps", "_epsilon"))))
-        kinds = (None, "regression", "single_label_classification", "multi_label_classification")
-        if self.problem_type not in kinds:
-            raise ConfigError(f"problem_type is {self.problem_type!r}; it can be one of {', '.join(kinds[1:])}.")
+        if self.problem_type not in PROBLEMS:
+            raise ConfigError(self._no_problem(self.problem_type))
 
     def _at_least(self, least: float, *names: str) -> None:
         for name in names:
@@ -100,6 +104,10 @@ class Config:
             f"{advice(key)}"
         )
 
+    @staticmethod
+    def _no_problem(name: Any) -> str:
+        return f"problem_type is {shown(name)}; it can be one of {', '.join(filter(None, PROBLEMS))}."
+
     @property
     def num_labels(self) -> int:
         return len(self.id2label)
@@ -113,7 +121,7 @@ class Config:
         """Read a config.json.
 
         ignore   keys that the caller knows to be harmless
-        strict   refuse a key that Clearhead does not know, which is otherwise kept in `unknown`
+        strict   refuse a key that Clearhead does not know, which is otherwise kept in `unknown`, and what is `odd`
         """
         ignore = set(ignore)
         values: dict[str, Any] = {}
@@ -134,9 +142,16 @@ class Config:
         unknown = cls._read_others({k: v for k, v in others.items() if k not in ignore}, values)
         if unknown and strict:
             raise ConfigError(cls._refusal(unknown[0], raw[unknown[0]]))
-        values |= {"id2label": _labels(raw), "unknown": unknown, "spelt": spelt}
+        labels, odd = read_labels(raw)
+        if isinstance(name := values.get("problem_type"), str) and name not in PROBLEMS:
+            values["problem_type"] = None
+            odd.append(f"{cls._no_problem(name)} The number of labels decides.")
+        if odd and strict:
+            raise ConfigError(odd[0])
+        values |= {"id2label": labels, "unknown": unknown, "odd": odd, "spelt": spelt}
         values["also_stored"] = {k: v for k, v in others.items() if k not in WRITTEN_ANEW and not k.startswith("_")}
-        values = {n: v for n, v in values.items() if v is not None or n not in _required(cls)}
+        values = {n: _without_null(cls, n, v) for n, v in values.items()}
+        values = {n: v for n, v in values.items() if v is not MISSING}
         missing = _required(cls) - set(values)
         if missing:
             raise ConfigError(
@@ -158,7 +173,7 @@ class Config:
         effects = {}
         for key, value in others.items():
             if key in cls.fixed:
-                effects[key] = "none" if value in cls.fixed[key] else "refused"
+                effects[key] = "none" if value is None or value in cls.fixed[key] else "refused"
             elif key not in cls.inert and key != "label2id":
                 effects[key] = effect(key, value, heads, width)
             if effects.get(key) == "refused":
@@ -221,22 +236,12 @@ def _required(cls: type[Config]) -> set[str]:
     }
 
 
-def _labels(raw: typing.Mapping[str, Any]) -> dict[int, str]:
-    labels = raw.get("id2label")
-    if labels is None:
-        count = raw.get("num_labels")
-        count = 2 if count is None else count
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_LABELS:
-            raise ConfigError(f"num_labels is {shown(count)}; it must be a whole number from 1 to {MOST_LABELS:,}.")
-        return {n: f"LABEL_{n}" for n in range(count)}
-    try:
-        named = {int(n): str(label) for n, label in labels.items()}
-    except (AttributeError, TypeError, ValueError):
-        raise ConfigError('id2label must map label numbers to names, such as {"0": "negative"}.') from None
-    if sorted(named) != list(range(len(named))) or not named:
-        raise ConfigError(f"id2label must number its labels 0, 1, 2 …; it has {shown(sorted(named))}.")
-    if raw.get("num_labels") not in (None, len(named)):
-        raise ConfigError(
-            f"num_labels is {shown(raw['num_labels'])}, but id2label names {len(named)}. Correct one of them."
-        )
-    return dict(sorted(named.items()))
+def _without_null(cls: Any, name: str, value: Any) -> Any:
+    """What null stands for in a field that has to have a value: the default where nothing but training would show it,
+    and "no" of a switch, as in transformers. Anything else is refused when it is checked."""
+    if value is not None or name in NO_OPTIONS:
+        return value
+    kind = _schema(cls)[name].type
+    if name in _required(cls) or (kind is float and ("drop" in name or name in _FIRST_WEIGHTS)):
+        return MISSING
+    return False if kind is bool else value

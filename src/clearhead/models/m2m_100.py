@@ -26,7 +26,7 @@ class M2M100Config(Seq2SeqConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pad_token_id is None:
-            raise ConfigError("pad_token_id is null, but this family needs it to number positions.")
+            raise ConfigError("There is no pad_token_id, but this family needs it to number positions.")
 
 
 def _size(layers: int, hidden: int, **more: Any) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from clearhead.models.family import Family
 from clearhead.models.stack_model import TokenModel
 from clearhead.nn import RelativeBuckets, Stack
 
+PADDING = 1  # positions count from after it, whatever pad_token_id says
+
 
 @dataclass(kw_only=True)
 class MPNetConfig(roberta.RobertaConfig):
     family: ClassVar[str] = "mpnet"
     fixed: ClassVar[dict[str, tuple[Any, ...]]] = {
         # The published model works with these alone, whatever its configuration says.
-        "pad_token_id": (1,),
         "relative_attention_num_buckets": (32,),
         "relative_attention_max_distance": (128,),
         # BERT's options, which it does not have.
@@ -33,7 +34,7 @@ class MPNetConfig(roberta.RobertaConfig):
 
 def build(config: MPNetConfig, task: str) -> TokenModel:
     stack = Stack(
-        bert.embed(config, padding_position=config.pad_token_id),
+        bert.embed(config, padding_position=PADDING),
         [bert.block(config) for _ in range(config.num_hidden_layers)],
         causal=False,
         position_bias=RelativeBuckets(config.relative_attention_num_buckets, config.num_attention_heads),

@@ -25,7 +25,7 @@ class RobertaConfig(bert.BertConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pad_token_id is None:
-            raise ConfigError(f"pad_token_id is null; {self.family} counts its positions from it.")
+            raise ConfigError(f"There is no pad_token_id; {self.family} counts its positions from it.")
         if self.pad_token_id + 1 >= self.max_position_embeddings:
             raise ConfigError(
                 f"max_position_embeddings is {self.max_position_embeddings}: positions start at pad_token_id + 1 = "

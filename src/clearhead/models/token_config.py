@@ -26,6 +26,8 @@ class VocabularyConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._at_least(1, "vocab_size")
+        if self.pad_token_id == -1:  # how some files say that there is none
+            self.pad_token_id = None
 
     def _padding_within(self, words: int) -> None:
         """The padding token has a row in a table of so many words."""
