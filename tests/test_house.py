@@ -16,7 +16,7 @@ FLOORS = [
     {"messages"},
     {"errors"},
     {"files", "schema", "units"},
-    {"codec", "generation_options"},
+    {"codec", "generation_options", "native"},
     {"nn"},
     {"models", "text"},
     {"hub"},
