@@ -137,8 +137,10 @@ def test_half_precision_and_autocast(kind):
 
 def test_what_is_refused():
     both, stack = stack_of(both=True), stack_of()
+    state = TensorState()
+    both(IDS, state=state)  # its last states are told
     with pytest.raises(InputError, match="both directions"):
-        both(IDS, state=TensorState())
+        both(IDS, state=state)
     with pytest.raises(InputError, match=r"must be \(batch, time\)"):
         stack(IDS, attention_mask=RIGHT[:, None, None])
     with pytest.raises(InputError, match="must have the shape"):

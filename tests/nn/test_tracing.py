@@ -27,9 +27,9 @@ from clearhead.nn import (
     tap_points,
     trace,
 )
+from clearhead.nn.recurrent_decoder import RecurrentDecoder
 from clearhead.nn.recurrent_stack import RecurrentLayer
 
-IN_STEPS = {*LSTM.taps_of_a_layer, *GRU.taps_of_a_layer}
 BATCH, TIME, SOURCE, CHOICES = 2, 5, 4, 3
 SMALL = {
     "vocab_size": 23,
@@ -130,6 +130,13 @@ MODELS = {f"{name} {task}": (name, task, {}) for name in FAMILIES for task in fa
     "rnn of two LSTMs": ("rnn", "causal-lm", {"embedding_size": 12}),
     "rnn of GRUs in both directions": ("rnn", "token-classification", {"cell": "gru", "bidirectional": True}),
     "rnn with three summaries": ("rnn", "sequence-classification", {"cell": "rnn", "pooling": "concat"}),
+    "rnn-seq2seq with dot products": ("rnn-seq2seq", "seq2seq-lm", {"attention": "dot", "readout_size": 7}),
+    "rnn-seq2seq that looks at a window, fed": (
+        "rnn-seq2seq",
+        "seq2seq-lm",
+        {"attention": "concat", "attention_window": 2, "input_feeding": True, "cell": "gru"},
+    ),
+    "rnn-seq2seq of one vector": ("rnn-seq2seq", "seq2seq-lm", {"attention": None, "feed_context": True}),
     "xlm with languages, causal": ("xlm", "masked-lm", {"n_langs": 2, "causal": True}),
     "transformer pre-norm": ("transformer", "seq2seq-lm", {"norm_first": True, "final_norm": True}),
     "transformer with learned positions": ("transformer", "seq2seq-lm", {"positions": "learned", "activation": "gelu"}),
@@ -198,6 +205,19 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
     return None
 
 
+def is_gathered(name: str, model: Model) -> bool:
+    """What is done step by step is gathered after the last step: seen on the way, but not on it itself."""
+    parts = name.split(".")
+    if parts[-1] in {*LSTM.taps_of_a_layer, *GRU.taps_of_a_layer}:
+        return True
+    decoder = model.output_stack
+    if not isinstance(decoder, RecurrentDecoder):
+        return False
+    if decoder.attention is None and name == f"encoder.layers.{len(model.encoder.layers) - 1}.output":
+        return True  # nobody looks at what the encoder says of each word
+    return decoder.goes_step_by_step and parts[0] == "decoder" and parts[1] in ("layers", "attention")
+
+
 def recurrent_shape(parts: list[str], body: Stack, places: tuple[int, int]) -> tuple[int, ...] | None:
     match parts:
         case ["layers", n, "input" | "output" as which]:
@@ -205,6 +225,8 @@ def recurrent_shape(parts: list[str], body: Stack, places: tuple[int, int]) -> t
             return (*places, layer.rnn.input_size if which == "input" else layer.width)
         case ["layers", n, *_]:
             return (*places, body.layers[int(n)].rnn.hidden_size)
+        case ["attention", "scores" | "weights"]:
+            return (*places, SOURCE)
         case ["embed", _]:
             return (*places, body.embed.tokens.embedding_dim)
     return None
@@ -226,9 +248,8 @@ def test_every_declared_tensor_is_announced_with_its_shape_and_its_gradient(name
         assert shape is None or tuple(tensor.shape) == shape, tensor_name
 
     # Each of them lies on the way from the input to the answer: the answer has a gradient in it.
-    # (What a recurrent layer does step by step is gathered after the last step, so its answer is `output`'s.)
-    graded = [n for n, tensor in seen.items() if tensor.requires_grad and n.split(".")[-1] not in IN_STEPS]
-    seen = {n: tensor for n, tensor in seen.items() if n.split(".")[-1] not in IN_STEPS}
+    seen = {n: tensor for n, tensor in seen.items() if not is_gathered(n, model)}
+    graded = [n for n, tensor in seen.items() if tensor.requires_grad]
     assert set(seen) - set(graded) <= {f"{side}embed.positions" for side in ("", "encoder.", "decoder.")}
     grads = torch.autograd.grad(total, [seen[n] for n in graded], allow_unused=True)
     flat = [n for n, grad in zip(graded, grads, strict=True) if grad is None or not grad.any()]

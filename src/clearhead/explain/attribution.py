@@ -57,8 +57,7 @@ class Explained:
     @property
     def last(self) -> str:
         """The name of the hidden states that the head reads."""
-        prefix, stack = "decoder." if self.source else "", self.model.output_stack
-        return f"{prefix}final.norm" if stack.taps else f"{prefix}layers.{len(stack.layers) - 1}.output"
+        return ("decoder." if self.source else "") + self.model.output_stack.last_tap
 
     def batches(self) -> Iterator[list[int]]:
         """Outputs whose gradients go back through the layers together."""

@@ -15,6 +15,7 @@ from clearhead.schema import shown
 # `model_type` in config.json -> the module that holds the family. To add a family, add a line.
 FAMILIES = {
     "rnn": "clearhead.models.rnn",
+    "rnn-seq2seq": "clearhead.models.rnn_seq2seq",
     "transformer": "clearhead.models.transformer",
     "bert": "clearhead.models.bert",
     "roberta": "clearhead.models.roberta",

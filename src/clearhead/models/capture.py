@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor
 
 from clearhead.models.model import Model
-from clearhead.nn.tracing import Trace
+from clearhead.nn.tracing import Trace, compile_pattern, tap_points
 
 
 @contextmanager
@@ -17,15 +17,11 @@ def captured(model: Model, hidden_states: bool, attentions: bool) -> Iterator[Tr
     if not hidden_states and not attentions:
         yield None
         return
-    patterns = []
-    if hidden_states:
-        patterns += ["embed.output", "layers.*.output"]
-    if attentions:
-        patterns += ["layers.*.attention.weights"]
-        if any(layer.cross_attention is not None for stack in model.stacks.values() for layer in stack.blocks):
-            patterns += ["layers.*.cross_attention.weights"]
-    if model.is_encoder_decoder:
-        patterns = [f"encoder|decoder.{p}" if "cross" not in p else f"decoder.{p}" for p in patterns]
+    ends = ["embed.output", "layers.*.output"] if hidden_states else []
+    ends += ["attention.weights", "**.attention|cross_attention.weights"] if attentions else []
+    sides = [f"{name}." if name else "" for name in model.stacks]
+    wanted = [compile_pattern(side + end) for side in sides for end in ends]
+    patterns = [name for name in tap_points(model) if any(pattern.fullmatch(name) for pattern in wanted)]
     with Trace(model, *patterns) as seen:
         yield seen
 

@@ -19,6 +19,7 @@ from clearhead.nn import (
     TokenEmbedder,
 )
 from clearhead.nn.positions import RelativeBuckets
+from clearhead.nn.recurrent_decoder import RecurrentDecoder
 from clearhead.nn.recurrent_stack import RecurrentStack
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
 
@@ -70,7 +71,8 @@ def _shape(model: Model, stacks: list[Stack]) -> str:
 
 def _stack_features(stack: Stack) -> Features:
     if isinstance(stack, RecurrentStack):
-        return {"embedding": _embedding(stack.token_embedder), "recurrence": _recurrence(stack)}
+        parts = {"embedding": _embedding(stack.token_embedder), "recurrence": _recurrence(stack)}
+        return parts | (_decoder_features(stack) if isinstance(stack, RecurrentDecoder) else {})
     parts = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
     blocks = stack.blocks
     first = blocks[0]
@@ -99,6 +101,19 @@ def _recurrence(stack: RecurrentStack) -> str:
     widths = list(dict.fromkeys(layer.rnn.hidden_size for layer in layers))
     each = f"{len(layers)} × " if len(layers) > 1 else ""
     return f"{each}{type(layers[0].rnn).__name__}, {', '.join(map(str, widths))} wide{directions}"
+
+
+def _decoder_features(stack: RecurrentDecoder) -> Features:
+    parts = {"attention": "none: the decoder knows the encoder's last state"}
+    if stack.attention is not None:
+        when = "before" if stack.looks_before else "after"
+        parts["attention"] = f"{stack.attention.score}, of the encoder's states by the decoder's {when} each step"
+        if stack.attention.window is not None:
+            parts["sees"] = f"only {stack.attention.window} positions around a place it predicts"
+    fed = {"the last output": stack.input_feeding, "the encoder's last state": stack.feed_context}
+    if any(fed.values()):
+        parts["fed to each step"] = " and ".join(name for name, is_fed in fed.items() if is_fed)
+    return parts
 
 
 def _embedding(embed: TokenEmbedder) -> str:

@@ -44,6 +44,20 @@ class EncoderDecoderModel(Model):
         shifted = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
         return shifted.masked_fill(shifted == -100, pad)
 
+    def target_for(self, labels: Tensor | None, input_ids: Tensor | None) -> Tensor:
+        """What the decoder reads where nobody says: what it is to write, one step late."""
+        learns_words = labels is not None and self.language_head is not None
+        shifted = labels if learns_words else input_ids if self.target_is_source else None
+        if shifted is None:
+            raise InputError(
+                "The decoder has nothing to read: give decoder_input_ids, or labels to learn from. "
+                "To produce text, use generate."
+            )
+        if not isinstance(shifted, Tensor) or shifted.ndim != 2 or shifted.shape[1] == 0:
+            name = "labels" if learns_words else "input_ids"
+            raise InputError(f"{name} must be a tensor of the shape (batch, time) with at least one token.")
+        return self.shift_right(shifted)
+
     def encode(self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         memory: Tensor = self.encoder(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds)
         return memory
@@ -68,17 +82,7 @@ class EncoderDecoderModel(Model):
         output_attentions: bool = False,
     ) -> Output:
         if decoder_input_ids is None and decoder_inputs_embeds is None:
-            learns_words = labels is not None and self.language_head is not None
-            shifted = labels if learns_words else input_ids if self.target_is_source else None
-            if shifted is None:
-                raise InputError(
-                    "The decoder has nothing to read: give decoder_input_ids, or labels to learn from. "
-                    "To produce text, use generate."
-                )
-            if not isinstance(shifted, Tensor) or shifted.ndim != 2 or shifted.shape[1] == 0:
-                name = "labels" if learns_words else "input_ids"
-                raise InputError(f"{name} must be a tensor of the shape (batch, time) with at least one token.")
-            decoder_input_ids = self.shift_right(shifted)
+            decoder_input_ids = self.target_for(labels, input_ids)
         cache = cache_for(self.decoder, past_key_values, use_cache)
         with captured(self, output_hidden_states, output_attentions) as seen:
             if isinstance(encoder_outputs, Output):

@@ -58,12 +58,23 @@ class RNNConfig(RecurrentConfig):
         return self.hidden_size * (2 if self.bidirectional else 1)
 
 
-def layers(cell: Cell, sizes: list[int], *, bidirectional: bool, dropout: float) -> Iterator[RecurrentLayer]:
-    """sizes: what the lowest layer reads, then what each layer is wide (in one direction)."""
+def layers(
+    cell: Cell,
+    sizes: list[int],
+    *,
+    bidirectional: bool = False,
+    dropout: float = 0.0,
+    last_dropout: float | None = None,
+) -> Iterator[RecurrentLayer]:
+    """sizes: what the lowest layer reads, then what each layer is wide (in one direction).
+
+    last_dropout   of the highest layer, where it is not that of the others
+    """
     directions = 2 if bidirectional else 1
     for n, width in enumerate(sizes[1:]):
-        reads = sizes[n] * (directions if n else 1)
-        yield RecurrentLayer(CELLS[cell](reads, width, batch_first=True, bidirectional=bidirectional), dropout)
+        reads, is_last = sizes[n] * (directions if n else 1), n == len(sizes) - 2
+        rnn = CELLS[cell](reads, width, batch_first=True, bidirectional=bidirectional)
+        yield RecurrentLayer(rnn, last_dropout if is_last and last_dropout is not None else dropout)
 
 
 def build(config: RNNConfig, task: str) -> RecurrentModel:

@@ -191,6 +191,7 @@ FAMILY = Family(
     checkpoint_map=checkpoint_map,
     architectures={"seq2seq-lm": "TransformerForSeq2SeqLM"},
     default_task="seq2seq-lm",
+    parent="rnn-seq2seq",
     own_format=True,
     presets={
         "transformer-base": {},

@@ -12,7 +12,7 @@ anew at every step, with the steps that are still to come left zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -22,6 +22,16 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from clearhead.nn.fused_recurrence import Alike, States, run_fused
 from clearhead.nn.tracing import is_replaced, is_watched, replaced, tap
+
+Announce = Callable[[str, Tensor], Tensor]  # name, tensor -> the tensor, or what is put in its place
+
+
+_CELLS: dict[str, Any] = {
+    "LSTM": torch.lstm_cell,
+    "GRU": torch.gru_cell,
+    "RNN_TANH": torch.rnn_tanh_cell,
+    "RNN_RELU": torch.rnn_relu_cell,
+}
 
 
 class LayerWeights(NamedTuple):
@@ -90,13 +100,26 @@ class RecurrentBase(nn.RNNBase):
                 yield layer.reverse  # type: ignore[misc]
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
     ) -> tuple[Tensor, ...]:
         """The states after one step: hidden, (batch, width), and an LSTM's cell.
 
         projected   the input's part of all gates, (batch, gates · width)
         """
         raise NotImplementedError
+
+    def one_step(self, x: Tensor, states: States, taps: StepTaps | None) -> States:
+        """One step of the only layer, forwards: x (batch, width), states (batch, width) each.
+
+        taps   announces what happens inside; None: nobody looks, and one kernel does it
+        """
+        weights = self._weights_of(0)
+        if taps is not None:
+            return self.step(F.linear(x, weights.weight_ih, weights.bias_ih), states, weights, taps)
+        if weights.weight_hr is not None:
+            return self.step(F.linear(x, weights.weight_ih, weights.bias_ih), states, weights, lambda _, value: value)
+        new = _CELLS[self.mode](x, states if len(states) > 1 else states[0], *weights[:4])
+        return new if isinstance(new, tuple) else (new,)
 
     # ---- the explicit path
 
@@ -164,7 +187,7 @@ class RecurrentBase(nn.RNNBase):
         """The hidden states of every step, and the last states."""
         time = x.shape[1]
         projected = F.linear(x, weights.weight_ih, weights.bias_ih)  # (batch, time, gates · width)
-        taps = StepTaps(place, len(x), time)
+        taps = StepTaps(place, time)
         for t in reversed(range(time)) if backwards else range(time):
             now = None if real is None else real[:, t, None]
             taps.at(t, now)
@@ -172,15 +195,18 @@ class RecurrentBase(nn.RNNBase):
             if now is not None:  # a text that has ended, or not begun, keeps its state
                 new = tuple(torch.where(now, after, before) for after, before in zip(new, states, strict=True))
             states = new
-        return taps.announced("hidden"), states
+        taps.announce()
+        return taps.whole["hidden"], states
 
 
 class StepTaps:
-    """Collects what the steps of one layer announce, and announces it when the last one is done."""
+    """Collects what the steps of one module announce, and announces it when the last one is done."""
 
-    def __init__(self, place: LayerTaps, batch: int, time: int) -> None:
-        self.place, self.batch, self.time = place, batch, time
-        self._steps: dict[str, list[Tensor | None]] = {name: [None] * time for name in place.taps}
+    def __init__(self, place: nn.Module, time: int) -> None:
+        self.place = place
+        self.whole: dict[str, Tensor] = {}
+        names: Any = place.taps
+        self._steps: dict[str, list[Tensor | None]] = {name: [None] * time for name in names}
         self._now = 0
         self._real: Tensor | None = None
 
@@ -202,13 +228,11 @@ class StepTaps:
         zero = torch.zeros_like(like)
         return torch.stack([zero if step is None else step for step in self._steps[name]], 1)
 
-    def announced(self, name: str) -> Tensor:
-        """Announce everything; returns the tensor of this name, (batch, time, width)."""
-        whole = {}
-        for one, steps in self._steps.items():
+    def announce(self) -> None:
+        """Announce everything that was gathered; `whole` then has it, (batch, time, width) each."""
+        for name, steps in self._steps.items():
             like = next(step for step in steps if step is not None)
-            whole[one] = tap(self.place, one, self._stacked(one, like))  # a replacement says the same again
-        return whole[name]
+            self.whole[name] = tap(self.place, name, self._stacked(name, like))  # a replacement says the same again
 
 
 class RNN(RecurrentBase, nn.RNN):
@@ -221,7 +245,7 @@ class RNN(RecurrentBase, nn.RNN):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
     ) -> tuple[Tensor, ...]:
         total = projected + F.linear(states[0], weights.weight_hh, weights.bias_hh)
         return (taps("hidden", total.tanh() if self.nonlinearity == "tanh" else total.relu()),)
@@ -240,7 +264,7 @@ class LSTM(RecurrentBase, nn.LSTM):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
     ) -> tuple[Tensor, ...]:
         hidden, cell = states
         i, f, g, o = (projected + F.linear(hidden, weights.weight_hh, weights.bias_hh)).chunk(4, -1)
@@ -266,7 +290,7 @@ class GRU(RecurrentBase, nn.GRU):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: StepTaps
+        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
     ) -> tuple[Tensor, ...]:
         (hidden,) = states
         from_input = projected.chunk(3, -1)

@@ -84,7 +84,7 @@ class RecurrentStack(Stack):
         """The last layer's output, (batch, time, width); `state` is brought up to date."""
         batch, time, device = shape_of(input_ids, inputs_embeds)
         real = real_positions(attention_mask, batch, time)
-        if state is not None and not self.causal:
+        if state is not None and state.tensors is not None and not self.causal:
             raise InputError("This model reads in both directions, so it cannot continue from a state.")
         x = self.embed(input_ids, torch.zeros(1, 1, dtype=torch.long, device=device), None, inputs_embeds)
         before = None if state is None or state.tensors is None else state.tensors

@@ -75,6 +75,11 @@ class Stack(nn.Module):
     def taps(self) -> tuple[str, ...]:
         return ("final.norm",) if self.final_norm is not None else ()
 
+    @property
+    def last_tap(self) -> str:
+        """Its tensor that a head reads."""
+        return "final.norm" if self.final_norm is not None else f"layers.{len(self.layers) - 1}.output"
+
     def forward(
         self,
         input_ids: Tensor | None = None,  # (batch, time)
