@@ -20,7 +20,7 @@ from clearhead.nn.tracing import is_watched
 Score = Literal["additive", "dot", "general", "concat"]
 
 
-class Source(NamedTuple):
+class AttendedStates(NamedTuple):
     """What the decoder looks at: an encoder's states, made ready once for a text."""
 
     memory: Tensor  # (texts, source, width)
@@ -77,10 +77,10 @@ class RecurrentAttention(nn.Module):
     def taps(self) -> tuple[str, ...]:
         return ("scores", *(("place",) if self.window is not None else ()), "weights", "context")
 
-    def source(self, memory: Tensor, real: Tensor | None) -> Source:
-        return Source(memory, memory if self.key is None else self.key(memory), real)
+    def source(self, memory: Tensor, real: Tensor | None) -> AttendedStates:
+        return AttendedStates(memory, memory if self.key is None else self.key(memory), real)
 
-    def forward(self, states: Tensor, source: Source, tap: Announce) -> Tensor:
+    def forward(self, states: Tensor, source: AttendedStates, tap: Announce) -> Tensor:
         """states (rows, time, width) -> context (rows, time, source width). Copies of a text share its source:
         rows = texts · copies."""
         rows, time = states.shape[:2]
@@ -108,7 +108,7 @@ class RecurrentAttention(nn.Module):
         context = told("weights", weights.to(states.dtype)) @ source.memory
         return told("context", context).reshape(rows, time, -1)
 
-    def _scores(self, states: Tensor, source: Source) -> Tensor:
+    def _scores(self, states: Tensor, source: AttendedStates) -> Tensor:
         """(texts, copies · time, source)"""
         assert source.keys is not None
         if self.query is None:

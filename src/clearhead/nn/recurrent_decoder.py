@@ -19,7 +19,7 @@ from clearhead.nn.embedding import Embedder
 from clearhead.nn.fused_recurrence import Alike, States
 from clearhead.nn.linear import Linear
 from clearhead.nn.recurrent import StepTaps
-from clearhead.nn.recurrent_attention import RecurrentAttention, Source
+from clearhead.nn.recurrent_attention import AttendedStates, RecurrentAttention
 from clearhead.nn.recurrent_stack import RecurrentLayer, RecurrentStack, real_positions
 from clearhead.nn.stack import narrowed, shape_of
 from clearhead.nn.state import TensorState
@@ -84,7 +84,9 @@ class DecoderState(TensorState):
     source   what attention looks at: of each text, whatever copies of it a search keeps
     """
 
-    def __init__(self, tensors: Sequence[Tensor] | None = None, length: int = 0, source: Source | None = None) -> None:
+    def __init__(
+        self, tensors: Sequence[Tensor] | None = None, length: int = 0, source: AttendedStates | None = None
+    ) -> None:
         super().__init__(tensors, length)
         self.source = source
 
@@ -168,7 +170,7 @@ class RecurrentDecoder(RecurrentStack):
             first.append(x.new_zeros(1, len(x), self.readout.dense.out_features))
         return first
 
-    def _source(self, memory: Tensor, mask: Tensor | None, memory_states: Sequence[Tensor]) -> Source | None:
+    def _source(self, memory: Tensor, mask: Tensor | None, memory_states: Sequence[Tensor]) -> AttendedStates | None:
         """What attention looks at; where a context is fed without it, that one vector."""
         if self.attention is not None:
             real = real_positions(mask, *memory.shape[:2])
@@ -176,16 +178,16 @@ class RecurrentDecoder(RecurrentStack):
         if not self.feed_context:
             return None
         last = memory_states[-len(Alike.of(self.recurrent_layers[0].rnn).state_widths)]  # (directions, texts, width)
-        return Source(last.transpose(0, 1).flatten(1)[:, None], None, None)
+        return AttendedStates(last.transpose(0, 1).flatten(1)[:, None], None, None)
 
-    def _fed_context(self, source: Source | None, rows: int) -> Tensor | None:
+    def _fed_context(self, source: AttendedStates | None, rows: int) -> Tensor | None:
         """(rows, width), where one vector is all there is to look at."""
         if source is None or not self.feed_context:
             return None
         return source.memory[:, 0].repeat_interleave(rows // len(source.memory), 0)
 
     def _all_at_once(
-        self, x: Tensor, source: Source | None, before: list[Tensor], real: Tensor | None
+        self, x: Tensor, source: AttendedStates | None, before: list[Tensor], real: Tensor | None
     ) -> tuple[Tensor, Sequence[Tensor]]:
         context = self._fed_context(source, len(x))
         if context is not None:
@@ -202,7 +204,7 @@ class RecurrentDecoder(RecurrentStack):
         return x, after
 
     def _step_by_step(
-        self, x: Tensor, source: Source | None, before: list[Tensor], real: Tensor | None
+        self, x: Tensor, source: AttendedStates | None, before: list[Tensor], real: Tensor | None
     ) -> tuple[Tensor, Sequence[Tensor]]:
         count = len(Alike.of(self.recurrent_layers[0].rnn).state_widths)
         states = [tuple(state[0] for state in before[n : n + count]) for n in range(0, len(self.layers) * count, count)]
@@ -235,7 +237,7 @@ class RecurrentDecoder(RecurrentStack):
         after = [part[None] for layer in states for part in layer]
         return out, after if fed is None else [*after, fed[None]]
 
-    def _look(self, state: Tensor, source: Source | None, watch: _Watch) -> Tensor:
+    def _look(self, state: Tensor, source: AttendedStates | None, watch: _Watch) -> Tensor:
         """The context that one state finds, (rows, width)."""
         assert self.attention is not None and source is not None
         context: Tensor = self.attention(state[:, None], source, watch.attention_step)[:, 0]
