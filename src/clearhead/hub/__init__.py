@@ -7,7 +7,7 @@ from clearhead.hub.locate import locate, user_path
 from clearhead.hub.parts import ModelIndex, has_parts, part_folders, read_index, write_index
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
-from clearhead.hub.save import save_model, write_description
+from clearhead.hub.save import save_elmo, save_model, write_description
 from clearhead.hub.sentence import SentenceModules, is_sentence_folder, read_sentence, transformer_folder
 from clearhead.hub.weights import open_weights
 
@@ -30,6 +30,7 @@ __all__ = [
     "read_generation",
     "read_index",
     "read_sentence",
+    "save_elmo",
     "save_model",
     "transformer_folder",
     "user_path",

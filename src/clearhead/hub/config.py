@@ -12,6 +12,7 @@ import torch
 from clearhead import files, models
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.generation_options import CONFIG_KEYS
+from clearhead.hub.elmo_folder import is_elmo_folder, read_elmo_config
 from clearhead.hub.guess import guess_family
 from clearhead.hub.weights import open_weights
 from clearhead.models import Config, Family
@@ -45,7 +46,7 @@ def read_config(
     configure   makes another configuration of it (as a table of published keys)
     strict      refuse what is not known or not said, which is otherwise named in a warning or guessed
     """
-    raw = read_options(folder / CONFIG)
+    raw = read_elmo_config(folder) if is_elmo_folder(folder) else read_options(folder / CONFIG)
     family = _family_of(raw, folder, strict)
     _check_dtype(raw)
     options, generation = dict(raw), read_generation(folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 from clearhead.errors import CheckpointError, InputError
 from clearhead.hub.config import ADAPTER, CONFIG
 from clearhead.hub.download import download
+from clearhead.hub.elmo_folder import is_elmo_folder
 from clearhead.hub.parts import INDEX
 from clearhead.hub.run_folder import is_run, model_of_run
 from clearhead.hub.sentence import MODULES
@@ -36,7 +37,7 @@ def locate(
             raise InputError(f"{path} is a folder; only a model from the hub has a revision.")
         if is_run(path):
             return model_of_run(path)
-        if not any((path / name).is_file() for name in (CONFIG, MODULES, INDEX, ADAPTER)):
+        if not any((path / name).is_file() for name in (CONFIG, MODULES, INDEX, ADAPTER)) and not is_elmo_folder(path):
             listing = sorted(p.name for p in path.iterdir())[:8] or say("loading.nothing")
             raise CheckpointError(say("loading.no_model_folder", path=path, config=CONFIG, listing=listing))
         return path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,14 @@ from clearhead.errors import CheckpointError, InputError
 from clearhead.files import atomic_folder, write_json
 from clearhead.hub.assign import published_tensors
 from clearhead.hub.config import CONFIG, GENERATION
+from clearhead.hub.elmo_folder import OPTIONS, WEIGHTS, is_elmo_folder
+from clearhead.hub.hdf5 import h5py, write_hdf5
 from clearhead.hub.sentence import SentenceModules, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.models import Model
+from clearhead.models.elmo import ElmoConfig
 from clearhead.text import Tokenizer
+from clearhead.text.characters import VOCABULARY
 from clearhead.text.files import TARGET_FOLDER, TOKENIZER_FILES
 
 # what a configuration and a generation_config.json both say
@@ -49,6 +55,29 @@ def save_model(
     max_shard_size: int = 5 * 2**30,
 ) -> Path:
     """Write config.json, model.safetensors and the codec's files: all of them, or (on any failure) none."""
+    with saved_folder(model, folder, overwrite) as (target, work):
+        _write_model(work, model, codec, sentence, max_shard_size)
+        _carry_over(target, work, codec is not None)
+    return target
+
+
+def save_elmo(model: Model, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write options.json and weights.hdf5, as ELMo is published. A softmax has no place there."""
+    config = model.config
+    if not isinstance(config, ElmoConfig):
+        raise InputError(f"options.json and weights.hdf5 are ELMo's files; this is a {model.family.title}.")
+    h5py()  # a missing package is told before anything is written
+    with saved_folder(model, folder, overwrite) as (target, work):
+        write_json(work / OPTIONS, config.to_options(), CheckpointError)
+        tensors = published_tensors(model)
+        write_hdf5(work / WEIGHTS, ((name, t) for name, t in tensors if not name.startswith("softmax/")))
+        _carry_over(target, work, with_tokenizer=True)
+    return target
+
+
+@contextmanager
+def saved_folder(model: Model, folder: str | os.PathLike[str], overwrite: bool) -> Iterator[tuple[Path, Path]]:
+    """Where the model is to be, and a new folder to write meanwhile, which appears there when the block ends well."""
     if not isinstance(folder, str | os.PathLike):
         raise InputError(f"A model is saved to a folder's name or path, not to {type(folder).__name__}.")
     if model.quantized:
@@ -67,12 +96,10 @@ def save_model(
         raise CheckpointError(f"Cannot write to {str(target)[:200]!r}: {why}.") from None
     try:
         with atomic_folder(target) as work:
-            _write_model(work, model, codec, sentence, max_shard_size)
-            _carry_over(target, work, codec is not None)
+            yield target, work
     except (OSError, SafetensorError) as error:  # a full disk is either of them
         why = getattr(error, "strerror", None) or error
         raise CheckpointError(f"The model was not saved to {target}: {why}.") from None
-    return target
 
 
 def _write_model(
@@ -132,7 +159,7 @@ def _check_target(target: Path, overwrite: bool) -> None:
             f"{target} is not empty (it holds {', '.join(files[:5])}). Choose a new folder, or pass overwrite=True "
             "to replace a model that was saved there."
         )
-    if files and CONFIG not in files:
+    if files and CONFIG not in files and not is_elmo_folder(target):
         raise CheckpointError(f"{target} holds files but no {CONFIG}: it is no saved model, so it is not replaced.")
     if not os.access(target, os.W_OK):
         raise CheckpointError(f"Cannot write to {target}: permission denied.")
@@ -141,7 +168,8 @@ def _check_target(target: Path, overwrite: bool) -> None:
 def _carry_over(target: Path, work: Path, with_tokenizer: bool) -> None:
     """What stands in the old folder and is no part of the model it held (notes, logs, cards) comes along."""
     replaced: tuple[str, ...] = (CONFIG, "model*.safetensors", "model.safetensors.index.json", "pytorch_model*")
-    replaced += (*TOKENIZER_FILES, TARGET_FOLDER) if with_tokenizer else ()
+    replaced += (f"*{OPTIONS}", f"*{WEIGHTS}") if is_elmo_folder(target) else ()
+    replaced += (*TOKENIZER_FILES, TARGET_FOLDER, VOCABULARY) if with_tokenizer else ()
     for path in sorted(target.iterdir()) if target.is_dir() else ():
         if (work / path.name).exists() or any(path.match(pattern) for pattern in replaced):
             continue

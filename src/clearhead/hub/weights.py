@@ -19,6 +19,8 @@ from torch import Tensor
 
 from clearhead import files
 from clearhead.errors import CheckpointError
+from clearhead.hub.elmo_folder import is_elmo_folder, weights_file
+from clearhead.hub.hdf5 import HDF5File
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what a model can run in
 SAFETENSORS, SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -120,6 +122,9 @@ def open_weights(folder: Path) -> Weights:
             return Weights({path: names_in(path)})
         if (folder / index).is_file():
             return Weights(_find_shards(folder, index))
+    if is_elmo_folder(folder):
+        path = weights_file(folder)
+        return Weights({path: names_in(path)})
     others = sorted(
         p.name for p in folder.iterdir() if p.suffix in (".h5", ".msgpack", ".gguf", ".ckpt", ".pt", ".pth")
     )
@@ -170,6 +175,8 @@ def names_in(path: Path) -> list[str]:
 
 
 def _open_shard(path: Path) -> Any:
+    if path.suffix == ".hdf5":
+        return HDF5File(path)
     if path.suffix == ".safetensors":
         try:
             return safe_open(path, framework="pt")

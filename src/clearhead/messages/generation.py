@@ -43,6 +43,10 @@ SENTENCES = {
         "{title} 没有附带分词器文件，所以只接受词元编号：请用 .model(input_ids=…)，"
         "或把 tokenizer.json 放进它的文件夹。",
     ),
+    "no_tokens_but_words": (
+        "{title} reads whole words by their characters: it has no tokens, so this cannot be asked of it.",
+        "{title} 按字符读整个词，没有词元，所以无法回答这个问题。",
+    ),
     "no_codec": (
         "{title} came without a codec: it takes tensors only, through .model(…).",
         "{title} 没有附带编解码器：它只通过 .model(…) 接受张量。",

@@ -16,6 +16,7 @@ from clearhead.schema import shown
 FAMILIES = {
     "rnn": "clearhead.models.rnn",
     "rnn-seq2seq": "clearhead.models.rnn_seq2seq",
+    "elmo": "clearhead.models.elmo",
     "transformer": "clearhead.models.transformer",
     "bert": "clearhead.models.bert",
     "roberta": "clearhead.models.roberta",

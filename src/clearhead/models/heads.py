@@ -161,7 +161,7 @@ class LanguageHead(Head):
     chunk       the loss is made of so many positions at a time, and no scores are returned; 0: all at once
     """
 
-    taps = ("logits",)
+    taps: tuple[str, ...] = ("logits",)
 
     def __init__(
         self,

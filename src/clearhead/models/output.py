@@ -21,6 +21,9 @@ class Output:
     end_logits: Tensor | None = None
     seq_relationship_logits: Tensor | None = None
     lm_logits: Tensor | None = None  # the words of every choice, where `logits` scores the choices
+    backward_logits: Tensor | None = None  # the word before, where `logits` scores the next one (ELMo)
+    forward_loss: Tensor | None = None  # of each direction, where `loss` is their mean
+    backward_loss: Tensor | None = None
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
     past_key_values: State | None = None

@@ -19,7 +19,7 @@ from clearhead.pipeline.text import TextPipeline
 from clearhead.text import has_tokenizer
 
 # what a family reads (Family.modality) -> its pipeline, as module:class
-PIPELINES = {"text": "clearhead.pipeline.text:TextPipeline"}
+PIPELINES = {"text": "clearhead.pipeline.text:TextPipeline", "words": "clearhead.pipeline.words:WordPipeline"}
 
 
 def pipeline_class(family: Family) -> type[Pipeline]:
