@@ -27,6 +27,7 @@ from clearhead.nn import (
     tap_points,
     trace,
 )
+from clearhead.nn.bidirectional_stack import BidirectionalStack
 from clearhead.nn.recurrent_decoder import RecurrentDecoder
 from clearhead.nn.recurrent_stack import RecurrentLayer
 
@@ -48,6 +49,12 @@ SMALL = {
     "cutoffs": [5, 11],
     "mem_len": 0,
     "same_length": False,
+    "lstm_size": 7,
+    "projection_size": 6,
+    "filters": [[1, 3], [2, 5]],
+    "num_highways": 2,
+    "character_size": 4,
+    "max_characters": 9,
 }
 
 
@@ -151,6 +158,9 @@ def all_inputs(model: Model, task: str) -> dict[str, Tensor]:
             source[:, -1] = model.config.eos_token_id  # the token that these heads read
         return {"input_ids": source, "decoder_input_ids": ids_of(seed=1)}
     rows = BATCH * CHOICES if task == "multiple-choice" else BATCH
+    if isinstance(model.stack, BidirectionalStack):
+        words = torch.randint(1, 262, (rows, TIME, 9), generator=torch.Generator().manual_seed(0))
+        return {"character_ids": words, "output_hidden_states": True}
     given = {"input_ids": ids_of(rows)}
     if model.stack.embed.has_segments:
         given["token_type_ids"] = ids_of(rows, seed=2) % min(2, getattr(model.config, "type_vocab_size", 2))
@@ -169,7 +179,8 @@ def answer(model: Model, given: dict[str, Tensor]) -> Tensor:
     """One number that depends on all that the model gives back."""
     out = model(**given)
     total = torch.zeros((), dtype=torch.float64)
-    for name, tensor in out.items():
+    items = [*out.items(), *((f"layer {n}", layer) for n, layer in enumerate(out.hidden_states or ()))]
+    for name, tensor in items:
         if isinstance(tensor, Tensor) and name != "encoder_last_hidden_state":
             slope = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(len(name)))
             total = total + (tensor.double() * slope).sum()
@@ -185,6 +196,8 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
     width = model.config.hidden_size
     if body is not None and isinstance(body.layers[0], RecurrentLayer):
         return recurrent_shape(parts, body, (rows, time))
+    if isinstance(body, BidirectionalStack):
+        return elmo_shape(parts, body, (rows, time))
     match parts:
         case ["embed", "tokens" | "positions" | "segments" as which]:
             one_for_all = which == "positions" and body.embed.padding_position is None
@@ -229,6 +242,21 @@ def recurrent_shape(parts: list[str], body: Stack, places: tuple[int, int]) -> t
             return (*places, SOURCE)
         case ["embed", _]:
             return (*places, body.embed.tokens.embedding_dim)
+    return None
+
+
+def elmo_shape(parts: list[str], body: BidirectionalStack, places: tuple[int, int]) -> tuple[int, ...] | None:
+    match parts:
+        case ["embed", "characters"]:
+            return (*places, 9, 4)
+        case ["embed", "filters"] | ["embed", "highways", _, _]:
+            return (*places, 8)
+        case ["embed", "output"]:
+            return (*places, 6)
+        case ["layers", _, "input" | "output"]:
+            return (*places, 12)
+        case ["layers", _, "forward" | "backward", which]:
+            return (*places, 6 if which == "hidden" else 7)
     return None
 
 

@@ -1,4 +1,4 @@
-"""ELMo in plain numpy, from the paper and the layout of the published files: one word, one step, one direction at a time.
+"""ELMo in plain numpy, from the paper and the layout of the published files: one word, one step, one direction at once.
 
 It shares nothing with the library: it reads the files with h5py, and knows TensorFlow's conventions as they are.
 """
@@ -73,7 +73,8 @@ def _token(file: h5py.File, options: dict, characters: list[int]) -> np.ndarray:
         found.append(np.tanh(best) if cnn["activation"] == "tanh" else np.maximum(best, 0))
     x = np.concatenate(found)
     for n in range(cnn.get("n_highway") or 0):
-        part = {name: file[f"CNN_high_{n}/{name}"][...] for name in ("W_carry", "b_carry", "W_transform", "b_transform")}
+        names = ("W_carry", "b_carry", "W_transform", "b_transform")
+        part = {name: file[f"CNN_high_{n}/{name}"][...] for name in names}
         gate = _sigmoid(x @ part["W_carry"] + part["b_carry"])
         x = gate * np.maximum(x @ part["W_transform"] + part["b_transform"], 0) + (1 - gate) * x
     if "CNN_proj" in file:

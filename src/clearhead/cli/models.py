@@ -280,7 +280,7 @@ def _print(d: Description) -> None:
     console.print(
         f"{c.num_hidden_layers} layers, {c.hidden_size:,} wide, "
         + (f"{c.num_attention_heads} heads, " if hasattr(c, "num_attention_heads") else "")
-        + f"{c.vocab_size:,} words"
+        + (f"{c.vocab_size:,} words" if c.vocab_size else "any word")
         + (f", {d.context:,} positions" if d.context else "")
     )
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")

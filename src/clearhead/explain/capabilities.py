@@ -26,6 +26,11 @@ def has_tokenizer(pipe: Pipeline) -> Reason:
     return _refusal(lambda: pipe.tokenizer)
 
 
+def reads_text(pipe: Pipeline) -> Reason:
+    """Texts, be it as tokens or as whole words."""
+    return None if pipe.reads_text else has_tokenizer(pipe)
+
+
 def reads_one_input(pipe: Pipeline) -> Reason:
     """One input at a time, through a codec of any kind: a tokenizer, an image processor …"""
     if pipe.model.reads_choices:

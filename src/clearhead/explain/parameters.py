@@ -22,7 +22,7 @@ class ParameterGroup:
     """Equal tensors of one part; those of all layers together.
 
     stack        "" for a model of one stack, else "encoder" or "decoder"; "head" for what answers
-    part         "embedding", "attention", "cross-attention", "feed-forward", "norm", "positions", "other" or "head"
+    part         "embedding", "attention", "cross-attention", "feed-forward", "norm", "positions", "recurrent", "other" or "head"
     name         the tensor's path, with * for the number of a layer
     shape        of one of them; `count` how many there are
     parameters   of all together, each tensor counted once: 0 where all are shared with pieces before
@@ -110,7 +110,8 @@ def _part(name: str) -> str:
     if "embed" in parts:
         return "embedding"
     for word, part in (("cross_attention", "cross-attention"), ("attention", "attention"),
-                       ("feedforward", "feed-forward")):  # fmt: skip
+                       ("feedforward", "feed-forward"), ("rnn", "recurrent"), ("forwards", "recurrent"),
+                       ("backwards", "recurrent")):  # fmt: skip
         if word in parts:
             return part
     return "other"

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import has_tokenizer, reads_one_input
+from clearhead.explain.capabilities import reads_one_input, reads_text
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_indices
 from clearhead.explain.inference import call, eval_mode
@@ -278,7 +278,7 @@ def _answer(
 
 
 QUESTION = Question(
-    name="similarity", kind="similarity", group="layers", answer=_answer, checks=(reads_one_input, has_tokenizer),
+    name="similarity", kind="similarity", group="layers", answer=_answer, checks=(reads_one_input, reads_text),
     params=(
         ModelSetting(name="other", key="similarity.other"),
         Setting(name="measure", key="similarity.measure", type=Measure, default="cka"),

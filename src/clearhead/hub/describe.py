@@ -10,9 +10,11 @@ from clearhead.models.config import Config
 from clearhead.models.family import Family
 from clearhead.models.model import Model
 from clearhead.nn import Block, LayerNorm, RMSNorm, Stack
-from clearhead.nn.fused_recurrence import Alike, matrices_of
+from clearhead.nn.bidirectional_stack import BidirectionalLayer
+from clearhead.nn.multiply_adds import multiply_adds
 from clearhead.nn.recurrent_stack import RecurrentLayer
 
+RECURRENT = (RecurrentLayer, BidirectionalLayer)
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1, "int4": 0.5}
 
 
@@ -91,7 +93,7 @@ def describe(name: str, family: Family, config: Config, task: str | None = None)
             2 * layer.attention.kv_heads * layer.attention.head_dim
             for stack in causal
             for layer in stack.blocks
-            if not isinstance(layer, RecurrentLayer)
+            if not isinstance(layer, RECURRENT)
         ),
         training=_training(model, stacks, positions),
     )
@@ -114,17 +116,15 @@ def _parts(model: Model) -> list[Part]:
 
 def _flops(model: nn.Module, stacks: list[Stack], positions: int) -> int:
     """2 per multiply-add: every matrix once, plus q·k and weights·v of each head against the positions it sees."""
-    matrices = sum(2 * m.in_features * m.out_features for m in model.modules() if isinstance(m, nn.Linear))
-    matrices += sum(2 * w.numel() for m in model.modules() if isinstance(m, nn.RNNBase) for w in matrices_of(m))
     scores = 0
     for stack in stacks:
         for layer in stack.blocks:
-            if isinstance(layer, RecurrentLayer):
+            if isinstance(layer, RECURRENT):
                 continue
             seen = min(positions, layer.window or positions)
             for module in (layer.attention, layer.cross_attention):
                 scores += 0 if module is None else 4 * module.heads * module.head_dim * seen
-    return matrices + scores
+    return 2 * multiply_adds(model) + scores
 
 
 def _training(model: Model, stacks: list[Stack], length: int) -> Training:
@@ -148,13 +148,13 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
     )
 
 
-def _input_bytes(layer: Block | RecurrentLayer) -> int:
-    if isinstance(layer, RecurrentLayer):
-        return 2 * layer.rnn.input_size
+def _input_bytes(layer: Block | RecurrentLayer | BidirectionalLayer) -> int:
+    if isinstance(layer, RECURRENT):
+        return 2 * layer.input_size
     return (4 if layer.placement == "post" else 2) * layer.attention.output.out_features
 
 
-def _layer_bytes(layer: Block | RecurrentLayer) -> int:
+def _layer_bytes(layer: Block | RecurrentLayer | BidirectionalLayer) -> int:
     """What autograd keeps of a token in a layer:
 
     each norm         its input, which autocast makes fp32 on a GPU    4 · width
@@ -164,10 +164,8 @@ def _layer_bytes(layer: Block | RecurrentLayer) -> int:
     dropout           a byte for each number
     recurrent layer   its input, its gates and its states, in bf16
     """
-    if isinstance(layer, RecurrentLayer):
-        rnn = layer.rnn
-        gates = matrices_of(rnn)[0].shape[0] + sum(Alike.of(rnn).state_widths)
-        return 2 * (rnn.input_size + gates * (2 if rnn.bidirectional else 1)) + (layer.width if layer.dropout else 0)
+    if isinstance(layer, RECURRENT):
+        return 2 * (layer.input_size + layer.gates_and_states) + (layer.width if layer.dropout else 0)
     kept = sum(_norm_bytes(m) for m in layer.modules())
     kept += sum(2 * m.in_features for m in layer.modules() if isinstance(m, nn.Linear))
     for attention in (layer.attention, layer.cross_attention):

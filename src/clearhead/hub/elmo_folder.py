@@ -27,8 +27,8 @@ def read_elmo_config(folder: Path) -> dict[str, Any]:
     options = files.read_json(path, ConfigError)
     for key in ("lstm", "char_cnn"):
         if not isinstance(options, dict) or not isinstance(options.get(key), dict):
-            hint = " It has no char_cnn: a model that reads whole words, which Clearhead does not." * (key == "char_cnn")
-            raise ConfigError(f"{path} must hold a table of options with {key!r} in it, as ELMo's has.{hint}")
+            whole_words = " Without it a model reads whole words, which Clearhead does not." * (key == "char_cnn")
+            raise ConfigError(f"{path} must hold a table of options with {key!r} in it, as ELMo's has.{whole_words}")
     names = HDF5File(weights_file(folder)).keys()
     states = any(name.endswith("/W_P_0") for name in names)
     return options | {

@@ -1,4 +1,4 @@
-"""HDF5 files of weights, through h5py, which is an extra. Only what the file itself holds is read: no links elsewhere."""
+"""HDF5 files of weights, through h5py, which is an extra. Only what the file itself holds is read, and no links."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def write_hdf5(path: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
     """Datasets of 32-bit numbers under their names, as the published files have them."""
     with h5py().File(path, "w") as file:
         for name, tensor in tensors:
-            file.create_dataset(name, data=tensor.detach().to("cpu", torch.float32).contiguous().numpy(), dtype="float32")
+            file.create_dataset(name, data=tensor.detach().to("cpu", torch.float32).contiguous().numpy())
 
 
 def _reason(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from clearhead.models import families, family
@@ -18,6 +20,9 @@ from clearhead.nn import (
     Stack,
     TokenEmbedder,
 )
+from clearhead.nn.bidirectional_stack import BidirectionalStack
+from clearhead.nn.character_cnn import CharacterCNN
+from clearhead.nn.embedding import Embedder
 from clearhead.nn.positions import RelativeBuckets
 from clearhead.nn.recurrent_decoder import RecurrentDecoder
 from clearhead.nn.recurrent_stack import RecurrentStack
@@ -66,10 +71,14 @@ def _shape(model: Model, stacks: list[Stack]) -> str:
         return "encoder–decoder"
     if isinstance(stacks[0], RecurrentStack):
         return "recurrent: one token after another"
+    if isinstance(stacks[0], BidirectionalStack):
+        return "recurrent: one word after another, from each end"
     return "decoder: each token sees what came before" if stacks[0].causal else "encoder: every token sees all"
 
 
 def _stack_features(stack: Stack) -> Features:
+    if isinstance(stack, BidirectionalStack):
+        return {"embedding": _characters(stack.embed), "recurrence": _two_ways(stack)}
     if isinstance(stack, RecurrentStack):
         parts = {"embedding": _embedding(stack.token_embedder), "recurrence": _recurrence(stack)}
         return parts | (_decoder_features(stack) if isinstance(stack, RecurrentDecoder) else {})
@@ -114,6 +123,19 @@ def _decoder_features(stack: RecurrentDecoder) -> Features:
     if any(fed.values()):
         parts["fed to each step"] = " and ".join(name for name, is_fed in fed.items() if is_fed)
     return parts
+
+
+def _two_ways(stack: BidirectionalStack) -> str:
+    layer: Any = stack.layers[-1]
+    lstm, skips = layer.forwards, ", skip connections" if layer.residual else ""
+    clipped = "" if lstm.cell_clip is None else f", clipped at {lstm.cell_clip:g}"
+    return f"2 × {len(stack.layers)} LSTM, {lstm.hidden_size} wide, projected to {lstm.width}{clipped}{skips}"
+
+
+def _characters(embed: Embedder) -> str:
+    if not isinstance(embed, CharacterCNN):
+        return type(embed).__name__
+    return f"characters of a word, {embed.count:,} filters, {len(embed.highways)} highways"
 
 
 def _embedding(embed: TokenEmbedder) -> str:

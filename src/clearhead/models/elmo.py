@@ -24,10 +24,11 @@ from clearhead.models.heads import FeaturesHead, Head, HeadInputs, LanguageHead,
 from clearhead.models.output import Output
 from clearhead.models.stack_model import StackModel
 from clearhead.nn.bidirectional_stack import BidirectionalLayer, BidirectionalStack
-from clearhead.nn.character_cnn import CharacterCNN
+from clearhead.nn.character_cnn import CharacterCNN, Highway
 from clearhead.nn.clipped_lstm import ClippedLSTM
 from clearhead.nn.tracing import tap
 
+FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 CHARACTERS, PADDING = 262, 261  # as they are fed: the published 261 and one for "no word", so padding is 260 + 1
 FORGET_BIAS = 1.0  # which TensorFlow's cell adds, and its files leave out
 IGNORED = -100
@@ -138,7 +139,6 @@ class ElmoConfig(Config):
         return nested(out | {"char_cnn.n_characters": CHARACTERS, "char_cnn.n_highway": self.num_highways or 0})
 
 
-FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 NOT_PUBLISHED = frozenset(
     {"id2label", "label2id", "problem_type", "lstm.project_states", "char_cnn.project_words", "n_tokens_vocab"}
 )
@@ -173,6 +173,7 @@ class BidirectionalLanguageHead(Head):
 
     def __init__(self, width: int, vocab_size: int) -> None:
         super().__init__()
+        self.vocab_size = vocab_size
         self.words = LanguageHead(width, vocab_size, bias=True, shift=False)
         self.words.taps = ()  # announced here, by its direction
 
@@ -182,7 +183,7 @@ class BidirectionalLanguageHead(Head):
         labels = inputs.labels
         if labels is None:
             return self._scores(self.words(ahead, HeadInputs()), self.words(back, HeadInputs()))
-        check_labels(labels, self.words.output.out_features, hidden)
+        check_labels(labels, self.vocab_size, hidden)
         after = F.pad(labels[:, 1:], (0, 1), value=IGNORED)
         before = F.pad(labels[:, :-1], (1, 0), value=IGNORED).masked_fill(labels == IGNORED, IGNORED)
         return self._scores(self.words(ahead, HeadInputs(labels=after)), self.words(back, HeadInputs(labels=before)))
@@ -220,7 +221,8 @@ class Elmo(StackModel):
 def build(config: ElmoConfig, task: str) -> Elmo:
     embed = CharacterCNN(
         CHARACTERS, config.character_size, config.filters, config.num_highways or 0, config.projection_size,
-        activation=config.activation, padding_id=PADDING, project=config.projects_words,
+        activation=config.activation, max_characters=config.max_characters, padding_id=PADDING,
+        project=config.projects_words,
     )  # fmt: skip
 
     def lstm() -> ClippedLSTM:
@@ -309,7 +311,7 @@ def entries(config: ElmoConfig, task: str) -> Iterator[Entry]:
         yield one(f"{embed}projection.bias", "CNN_proj/b_proj")
     for number, side in enumerate(("forwards", "backwards")):
         ours, theirs = f"stack.layers.{{n}}.{side}.", f"RNN_{number}/RNN/MultiRNNCell/Cell{{n}}/LSTMCell/"
-        each = [
+        each: list[Entry] = [
             Gates((f"{ours}weight",), (f"{theirs}W_0",), transpose=True),
             Gates((f"{ours}bias",), (f"{theirs}B",)),
         ]
@@ -350,9 +352,8 @@ def init(config: ElmoConfig, module: nn.Module) -> None:
             if part.projection is not None:
                 nn.init.xavier_uniform_(part.projection)
     for part in module.modules():
-        if isinstance(part, CharacterCNN):
-            for highway in part.highways:
-                nn.init.constant_(highway.carry.bias, -2.0)  # at first words pass as they are
+        if isinstance(part, Highway):
+            nn.init.constant_(part.carry.bias, -2.0)  # at first words pass as they are
 
 
 _PUBLISHED: dict[str, Any] = {"num_hidden_layers": 2, "cell_clip": 3.0, "proj_clip": 3.0, "use_skip_connections": True}
@@ -366,6 +367,7 @@ FAMILY = Family(
     checkpoint_map=checkpoint_map,
     architectures={"features": "ElmoModel", "bidirectional-lm": "ElmoForLanguageModeling"},
     default_task="features",
+    parent="rnn",
     modality="words",
     presets={
         "elmo-original": _PUBLISHED | {"num_highways": 2},

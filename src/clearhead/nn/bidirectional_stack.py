@@ -35,6 +35,19 @@ class BidirectionalLayer(nn.Module):
         self.forwards, self.backwards = forwards, backwards
         self.residual, self.dropout = residual, dropout
 
+    @property
+    def input_size(self) -> int:
+        return 2 * self.forwards.input_size
+
+    @property
+    def width(self) -> int:
+        return 2 * self.forwards.width
+
+    @property
+    def gates_and_states(self) -> int:
+        """How many numbers one position makes, which training keeps; cells count twice, for they are fp32."""
+        return 2 * (6 * self.forwards.hidden_size + self.forwards.width)
+
     def forward(self, x: Tensor, real: Tensor, mirror: Tensor) -> Tensor:
         """
         x        (batch, time, 2 · width)

@@ -1,5 +1,5 @@
-"""Words from their characters: convolutions over the characters of a word, the strongest answer of each filter, highways,
-and a projection (Kim et al. 2016; ELMo's token layer).
+"""Words from their characters: convolutions over a word, the strongest answer of each filter, highways, a projection
+(Kim et al. 2016; ELMo's token layer).
 
 A word's vector depends on its characters alone, so each different word of a batch is computed once. And where all that
 is left of the words is padding, every window sees the same: the windows there are computed once, too.
@@ -41,9 +41,10 @@ class Highway(nn.Module):
 class CharacterCNN(Embedder):
     """Character ids (batch, time, characters) -> vectors (batch, time, width). Where all ids are 0 there is no word.
 
-    filters      (how many characters it sees, how many filters there are of it), for each convolution
-    padding_id   what stands behind the characters of a word
-    project      False: the filters' answers are the vector, which is as wide as there are filters
+    filters          (how many characters it sees, how many filters there are of it), for each convolution
+    max_characters   of a word, with the marks of its beginning and end
+    padding_id       what stands behind the characters of a word
+    project          False: the filters' answers are the vector, which is as wide as there are filters
     """
 
     def __init__(
@@ -55,27 +56,36 @@ class CharacterCNN(Embedder):
         width: int,
         *,
         activation: str,
+        max_characters: int,
         padding_id: int,
         project: bool = True,
     ) -> None:
         super().__init__()
-        count = sum(number for _, number in filters)
+        self.count = count = sum(number for _, number in filters)
         self.characters = nn.Embedding(characters, character_width, padding_idx=0)
         self.convolutions = nn.ModuleList(nn.Conv1d(character_width, number, seen) for seen, number in filters)
         self.activation = Activation(activation)
         self.highways = nn.ModuleList(Highway(count) for _ in range(highways))
         self.projection = Linear(count, width) if project else None
-        self.padding_id = padding_id
+        self.max_characters, self.padding_id = max_characters, padding_id
         self.widest = max(seen for seen, _ in filters)
 
     @property
     def taps(self) -> tuple[str, ...]:
         return ("characters", "filters", "output")
 
+    @property
+    def multiply_adds(self) -> int:
+        """Of the convolutions, for one word: at each of its places where a filter fits."""
+        weights = [convolution.weight for convolution in self.convolutions if isinstance(convolution, nn.Conv1d)]
+        return sum(weight.numel() * (self.max_characters - weight.shape[-1] + 1) for weight in weights)
+
     def forward(self, ids: Tensor) -> Tensor:
         if not isinstance(ids, Tensor) or ids.ndim != 3:
             shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
             raise InputError(f"character_ids must be a tensor (batch, time, characters), not {shape}.")
+        if ids.shape[-1] != self.max_characters:
+            raise InputError(f"A word has {self.max_characters} character_ids here, not {ids.shape[-1]}.")
         if ids.numel() == 0:
             raise InputError("The input is empty: there is no word to read. Give at least one.")
         inside = is_watched(self, "characters", "filters")

@@ -2,9 +2,9 @@
 
 cell = clip(forget_gate · cell + input_gate · candidate);  hidden = clip(W (output_gate · tanh(cell)))
 
-torch's fused kernels cannot clip, and a clip at one step changes all that follow. So the steps are taken one by one, with
-as few kernels as will do: the input's part of all gates beforehand, in one product; several directions side by side in
-one batched product; and a backward pass of our own, in which the gradients of the weights are one product over all steps.
+torch's fused kernels cannot clip, and a clip at one step changes all that follow. So the steps are taken one by one,
+with as few kernels as will do: the part of the input in all gates beforehand, in one product; directions side by side
+in one batched product; and a backward pass of our own, where the gradient of a weight is one product over all steps.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ClippedLSTM(nn.Module):
 def run_clipped(layers: Sequence[ClippedLSTM], inputs: Sequence[Tensor]) -> list[Tensor]:
     """The hidden states of several layers of one shape, each over an input of its own: (batch, time, width) each.
 
-    They are read from the first position on, from zero states; what stands after a text's end changes nothing before it.
+    They are read from the first position on, from zero states; what stands after a text's end changes nothing in it.
     """
     if inputs[0].is_cuda and len(layers) > 1:  # a step of many small kernels waits for them, not for the arithmetic
         return list(_run(layers, torch.stack(list(inputs))))
@@ -194,7 +194,9 @@ class _Steps(torch.autograd.Function):
             d_cell = d_now * f
             if t:
                 d_hidden[:, t - 1] += into @ from_state
-        d_from_state = d_gates[:, 1:].flatten(1, 2).mT @ hidden[:, :-1].flatten(1, 2) if ctx.needs_input_grad[1] else None
+        d_from_state = (
+            d_gates[:, 1:].flatten(1, 2).mT @ hidden[:, :-1].flatten(1, 2) if ctx.needs_input_grad[1] else None
+        )
         d_projection = None
         if projection is not None and ctx.needs_input_grad[2]:
             unprojected = (active[..., 3 * size :] * cells.tanh()).to(dtype)

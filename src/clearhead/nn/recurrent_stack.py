@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.nn.embedding import Embedder
-from clearhead.nn.fused_recurrence import Alike, States, run_fused
+from clearhead.nn.fused_recurrence import Alike, States, matrices_of, run_fused
 from clearhead.nn.recurrent import RecurrentBase
 from clearhead.nn.stack import Stack, narrowed, shape_of
 from clearhead.nn.state import TensorState
@@ -43,6 +43,16 @@ class RecurrentLayer(nn.Module):
     def width(self) -> int:
         """Of its output."""
         return (self.rnn.proj_size or self.rnn.hidden_size) * (2 if self.rnn.bidirectional else 1)
+
+    @property
+    def input_size(self) -> int:
+        return self.rnn.input_size
+
+    @property
+    def gates_and_states(self) -> int:
+        """How many numbers one position makes, which training keeps."""
+        kind = Alike.of(self.rnn)
+        return kind.directions * (matrices_of(self.rnn)[0].shape[0] + sum(kind.state_widths))
 
     def forward(self, x: Tensor, states: States | None = None, real: Tensor | None = None) -> tuple[Tensor, States]:
         """(batch, time, width), and the states after the last step; the arguments are those of `RecurrentBase.read`."""

@@ -16,6 +16,7 @@ from clearhead.schema import Field
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
+    from clearhead.pipeline.words import WordPipeline
 
 _TOP_K = Field(name="top_k", type=int, default=10, least=1)
 
@@ -30,7 +31,7 @@ class SearchHit:
 
 
 def search(
-    pipe: TextPipeline,
+    pipe: TextPipeline | WordPipeline,
     query: str | list[str],
     texts: Sequence[str],
     *,

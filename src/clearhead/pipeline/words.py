@@ -105,7 +105,8 @@ class WordPipeline(Pipeline):
         mix = ScalarMix(len(self.model.output_stack.layers) + 1) if mix is None else mix
         found: dict[int, Tensor] = {}
         for numbers, vectors in self._batches(split, batch_size):
-            real = torch.tensor([[1.0] * len(split[n]) + [0.0] * (vectors.shape[2] - 2 - len(split[n])) for n in numbers])
+            lengths = torch.tensor([[len(split[n])] for n in numbers])
+            real = torch.arange(vectors.shape[2] - 2) < lengths
             mixed = mix(list(vectors[:, :, 1:-1].unbind(1)), real)
             for n, row in zip(numbers, mixed, strict=True):
                 words = row[: len(split[n])]

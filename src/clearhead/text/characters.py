@@ -1,8 +1,8 @@
 """ELMo's codec: every word is read as its bytes, so that no word is unknown.
 
 A word is a row of so many numbers (50 as published): where it begins, its UTF-8 bytes (as many as there is room for),
-where it ends, then padding. A sentence stands between two words that mark its beginning and its end. All numbers are one
-more than the published ones, because 0 is a place where there is no word at all.
+where it ends, then padding. A sentence stands between two words that mark its beginning and its end. All numbers are
+one more than the published ones, because 0 is a place where there is no word at all.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class CharacterCodec:
     def word_ids(self, words: Iterable[str]) -> np.ndarray:
         """Of a sentence, its marks included: which words of the vocabulary they are."""
         if self.vocabulary is None:
-            raise TokenizerError("This model came without the vocabulary of its language model: it reads, and says no words.")
+            raise TokenizerError("This model came without the vocabulary of a language model: it says no words.")
         unknown = self._numbers[UNKNOWN]
         return np.array([0, *(self._numbers.get(word, unknown) for word in words), 1], np.int64)
 

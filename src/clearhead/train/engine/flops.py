@@ -6,11 +6,10 @@ import time
 from functools import cache
 
 import torch
-from torch import nn
 
 from clearhead.models import Model
 from clearhead.nn.block import Block
-from clearhead.nn.fused_recurrence import matrices_of
+from clearhead.nn.multiply_adds import multiply_adds
 
 
 @cache
@@ -34,11 +33,9 @@ def training_flops(model: Model, length: int) -> float:
 
     The usual count: causal attention is taken as if whole, and what is recomputed does not count.
     """
-    matrices = sum(m.in_features * m.out_features for m in model.modules() if isinstance(m, nn.Linear))
-    matrices += sum(w.numel() for m in model.modules() if isinstance(m, nn.RNNBase) for w in matrices_of(m))
     scores = 0
     for stack in model.stacks.values():
         for block in (layer for layer in stack.layers if isinstance(layer, Block)):
             parts = (block.attention, block.cross_attention)
             scores += sum(a.heads * a.head_dim * min(length, block.window or length) for a in parts if a is not None)
-    return 6 * matrices + 12 * scores
+    return 6 * multiply_adds(model) + 12 * scores

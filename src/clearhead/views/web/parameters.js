@@ -27,6 +27,7 @@ const HUES = {
   attention: "q",
   "cross-attention": "dec",
   "feed-forward": "enc",
+  recurrent: "head4",
   norm: "head5",
   head: "head6",
   other: "head9",

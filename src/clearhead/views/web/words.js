@@ -464,6 +464,7 @@ export const WORDS = {
   parameters_kind_attention: ["attention", "注意力"],
   parameters_kind_cross_attention: ["cross-attention", "交叉注意力"],
   parameters_kind_feed_forward: ["feed-forward", "前馈"],
+  parameters_kind_recurrent: ["recurrent layers", "循环层"],
   parameters_kind_norm: ["norms", "归一化"],
   parameters_kind_head: ["head", "输出头"],
   parameters_kind_other: ["other", "其他"],
