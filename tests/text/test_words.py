@@ -1,4 +1,4 @@
-"""Texts as words and sentences, and words as characters: the rules, the places, and the vocabulary of a language model."""
+"""Texts as words and sentences, and words as characters: the rules, the places, the vocabulary of a language model."""
 
 import pytest
 

@@ -22,7 +22,8 @@ class ParameterGroup:
     """Equal tensors of one part; those of all layers together.
 
     stack        "" for a model of one stack, else "encoder" or "decoder"; "head" for what answers
-    part         "embedding", "attention", "cross-attention", "feed-forward", "norm", "positions", "recurrent", "other" or "head"
+    part         "embedding", "attention", "cross-attention", "feed-forward", "recurrent", "norm", "positions", "other"
+                 or "head"
     name         the tensor's path, with * for the number of a layer
     shape        of one of them; `count` how many there are
     parameters   of all together, each tensor counted once: 0 where all are shared with pieces before
