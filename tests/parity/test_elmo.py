@@ -189,6 +189,7 @@ def test_elmos_steps_have_the_gradients_of_plain_ones(projection, clips):
             torch.testing.assert_close(a, b)
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_elmo_without_clips_is_torchs_lstm():
     torch.manual_seed(0)
     layer, reference = ClippedLSTM(4, 5, 3), torch.nn.LSTM(4, 5, proj_size=3, batch_first=True)

@@ -61,7 +61,7 @@ class ClippedLSTM(nn.Module):
         from_input, from_state = self.weight.split([self.input_size, self.width], 1)
         projected = F.linear(x, from_input, self.bias)
         hidden, cell = x.new_zeros(len(x), self.width), x.new_zeros(len(x), self.hidden_size)
-        taps = StepTaps(self.steps, len(x), time)
+        taps = StepTaps(self.steps, time)
         for t in reversed(range(time)) if backwards else range(time):
             now = None if real is None else real[:, t, None]
             taps.at(t, now)
@@ -76,7 +76,8 @@ class ClippedLSTM(nn.Module):
             if now is not None:  # a text that has not begun keeps its zeros
                 new, new_cell = torch.where(now, new, hidden), torch.where(now, new_cell, cell)
             hidden, cell = new, new_cell
-        return taps.announced("hidden")
+        taps.announce()
+        return taps.whole["hidden"]
 
 
 def run_clipped(layers: Sequence[ClippedLSTM], inputs: Sequence[Tensor]) -> list[Tensor]:
