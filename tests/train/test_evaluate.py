@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+import yaml
 
 import clearhead as ch
 from clearhead.errors import InputError
@@ -89,3 +90,40 @@ def test_a_loaded_model_is_given_back_as_it_was(runs):
     assert pipe.model.training and heard[0][:2] == ("Measuring", 0) and heard[-1][1] == heard[-1][2] - 1
     for name, tensor in pipe.model.named_parameters():
         assert torch.equal(tensor, before[name][0]) and tensor.requires_grad == before[name][1]
+
+
+@pytest.mark.parametrize("header", ["text,label", "label,text,id"])
+def test_new_data_with_names_of_its_own(runs, tmp_path, header):
+    """A recipe's columns are those of what it was trained on: there, positions of a table without a header."""
+    _, trained = runs
+    rows, names = new_rows("labels"), header.split(",")
+    path = tmp_path / "new.csv"
+    path.write_text("\n".join([header, *(",".join(str(row.get(name, 7)) for name in names) for row in rows)]))
+    recipe = yaml.safe_load((trained["classification"].folder / "recipe.yaml").read_text())
+    expected = evaluate(trained["classification"].folder, rows)
+    for columns in ({"text": 0, "label": 1}, {"text": "review", "label": "stars"}):
+        recipe["data"]["columns"] = columns
+        other = tmp_path / "recipe.yaml"
+        other.write_text(yaml.safe_dump(recipe))
+        assert evaluate(trained["classification"].folder, str(path), recipe=other) == expected
+    with pytest.raises(InputError, match="'stars'"):
+        evaluate(trained["classification"].folder, str(path), overrides=["data.columns={text: text, label: stars}"])
+
+
+def test_the_recipes_columns_come_first_where_they_are_there(runs, tmp_path):
+    _, trained = runs
+    rows = new_rows("labels")
+    path = tmp_path / "new.jsonl"
+    path.write_text("\n".join(json.dumps(row | {"title": row["text"], "text": "nothing"}) for row in rows))
+    recipe = yaml.safe_load((trained["classification"].folder / "recipe.yaml").read_text())
+    recipe["data"]["columns"] = {"text": "title"}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    found = evaluate(trained["classification"].folder, str(path), recipe=tmp_path / "recipe.yaml")
+    assert found == evaluate(trained["classification"].folder, rows)
+
+
+def test_a_header_alone(runs, tmp_path):
+    _, trained = runs
+    (tmp_path / "new.csv").write_text("text,label\n")
+    with pytest.raises(InputError, match="header alone"):
+        evaluate(trained["classification"].folder, str(tmp_path / "new.csv"))

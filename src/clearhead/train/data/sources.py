@@ -61,6 +61,10 @@ class Source:
         """How many bytes there are to read, where that is known."""
         return None
 
+    @property
+    def may_have_header(self) -> bool:
+        return False
+
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         """Everything there is, with its place."""
         raise NotImplementedError
@@ -104,7 +108,7 @@ class Source:
 
     def _why_nothing(self, rows: int) -> str:
         if rows == 0:
-            return ": it is empty"
+            return ": it is empty, or has a header alone" if self.may_have_header else ": it is empty"
         if self.options.part is not None:
             return (
                 f": none of its {rows} records fell into the part {self.options.part!r} "
@@ -167,6 +171,10 @@ class FileSource(Source):
     @property
     def size(self) -> int:
         return sum(path.stat().st_size for path in self.files)
+
+    @property
+    def may_have_header(self) -> bool:
+        return self.format in ("csv", "tsv")
 
     def contents(self, digest: Any) -> None:
         digest.update(self.format.encode())

@@ -16,11 +16,11 @@ from clearhead.errors import InputError
 from clearhead.hub.run_folder import RECIPE, run_of
 from clearhead.models import Model
 from clearhead.pipeline import Pipeline, TextPipeline, load
-from clearhead.train.data import RecordSource, Source
+from clearhead.train.data import FileSource, RecordSource, Source
 from clearhead.train.engine.evaluation import Evaluation
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective, make_objective, objective_class, options_of, typed_options
-from clearhead.train.recipe import Recipe
+from clearhead.train.recipe import DataRecipe, Recipe
 from clearhead.train.recipe_files import read_recipe
 from clearhead.train.run.checks import check_test
 from clearhead.train.run.data import prepare_data
@@ -87,7 +87,7 @@ def evaluate(
     check_test(asked, kind, has_test=True)
     pipe = _with_head(pipe, kind)
     objective = make_objective(name, pipe.codec, _length(asked, pipe.model), **_options(kind, options, pipe.model))
-    source = _source(test, asked)
+    source = _source(test, asked, objective, columns_given=any(s.startswith("data.columns") for s in settings))
     objective.learn_labels(source.records())  # the model's own are given already; others look which columns there are
     objective.check_labels(source.records(), source.name)
     with TemporaryDirectory() as folder:
@@ -155,10 +155,26 @@ def _options(kind: type[Objective], options: Mapping[str, Any], model: Model) ->
     return typed_options(kind, options)
 
 
-def _source(test: Any, recipe: Recipe) -> Source:
+def _source(test: Any, recipe: Recipe, objective: Objective, columns_given: bool) -> Source:
+    """columns_given: somebody said of this data which columns are meant"""
     if isinstance(test, list | tuple) and test and all(isinstance(record, Mapping) for record in test):
         return RecordSource(test)
-    return open_test(replace(recipe.data, test=test))
+    data = replace(recipe.data, test=test)
+    if data.columns and not columns_given and _has_its_own_names(data, objective):
+        data = replace(data, columns={})
+    return open_test(data)
+
+
+def _has_its_own_names(data: DataRecipe, objective: Objective) -> bool:
+    """Whether new data calls its columns as the objective does, where the recipe's columns (those of the data that it
+    was trained on) are positions or are not there."""
+    plain = open_test(replace(data, columns={}))
+    if not isinstance(plain, FileSource) or plain.format in ("text", "conll"):
+        return False
+    _, first = next(plain.rows(lambda _: None), ("", []))
+    if not isinstance(first, dict) or not set(objective.columns) <= set(first):
+        return False
+    return any(isinstance(theirs, int) or theirs not in first for theirs in data.columns.values())
 
 
 def _measured(
