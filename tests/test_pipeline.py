@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import transformers
 
 import clearhead as ch
 from clearhead.errors import InputError, TokenizerError
@@ -77,11 +78,30 @@ def test_texts_that_cannot_be_continued(gpt, text, says):
         gpt.generate(text)
 
 
-def test_too_long_a_text_says_so(gpt, bert):
+def test_too_long_a_text_says_so(gpt):
     with pytest.raises(InputError, match="256 positions"):
         gpt.generate("cat " * 400)
-    with pytest.raises(InputError, match="this model has 32"):
-        bert.fill("cat " * 40 + "[MASK]")
+
+
+def test_fill_reads_a_long_text_in_windows(bert):
+    """The model has 32 positions, two of them for what stands around a text; windows share 15."""
+    words = "the cat sat on the mat and ran".split() * 9
+    gaps = (3, 40, 70)
+    text = [*words]
+    for gap in gaps:
+        text[gap] = "[MASK]"
+    first, middle, last = bert.fill(" ".join(text), top_k=3)
+    ids = bert.tokenizer(" ".join(text))["input_ids"]
+    assert len(ids) > 64
+    starts = range(1, len(ids) - 1 - 15, 15)
+    begin, end = ids[:31] + ids[-1:], ids[:1] + ids[starts[-1] :]
+    for window, found in ((begin, first), (end, last)):
+        at = window.index(bert.tokenizer.mask_token_id)
+        with torch.no_grad():
+            scores = bert.model(input_ids=torch.tensor([window])).logits[0, at].softmax(-1)
+        assert [guess.token_id for guess in found] == scores.topk(3).indices.tolist()
+    assert middle[0].text.count("[MASK]") == 2  # the others are left as they are
+    assert len(bert.tokenizer(middle[0].text)["input_ids"]) == len(ids)
 
 
 def test_unknown_option_suggests_the_near_one(gpt):
@@ -106,7 +126,20 @@ def test_fill_gives_the_models_own_probabilities(bert):
     assert guesses[0][0].probability == pytest.approx(chances[first].max().item(), rel=1e-5)
     filled = ids["input_ids"][0].clone()
     filled[first] = guesses[0][0].token_id
-    assert guesses[0][0].text == bert.tokenizer.decode(filled.tolist(), skip_special_tokens=True)
+    assert guesses[0][0].text == bert.tokenizer.decode(filled.tolist()[1:-1])
+    assert "[MASK]" in guesses[0][0].text
+
+
+def test_fill_is_as_in_transformers_one_by_one_or_together(bert, tmp_path):
+    bert.save(tmp_path / "a")
+    theirs = transformers.pipeline("fill-mask", model=str(tmp_path / "a"))
+    texts = ["the [MASK] sat", "a [MASK]", "the cat sat on the [MASK] and ran, the dog", "[MASK] cat on the mat"]
+    together = bert.fill(texts, top_k=3, batch_size=2)
+    for text, ours in zip(texts, together, strict=True):
+        assert [guess.token_id for guess in ours[0]] == [guess.token_id for guess in bert.fill(text, top_k=3)[0]]
+        for mine, other in zip(ours[0], theirs(text, top_k=3), strict=True):
+            assert (mine.token_id, mine.text) == (other["token"], other["sequence"])
+            assert mine.score == pytest.approx(other["score"], rel=1e-4)
 
 
 def test_fill_refuses(bert, gpt):

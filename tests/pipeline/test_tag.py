@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.pipeline.tag import OVERLAP
+from clearhead.pipeline.windows import OVERLAP
 from tests.pipeline.reference import TEXTS, reference
 from tests.tiny import tiny_pipeline
 

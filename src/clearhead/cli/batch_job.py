@@ -140,9 +140,10 @@ class BatchJob:
         if as_json:
             print_json({"model": self.model, "out": str(files.out), "rows": count, "empty": empty, "columns": added})
         else:
-            note(f"{count:,} rows in {files.out}, each with {', '.join(added) or 'nothing'}.")
+            rows = "One row" if count == 1 else f"{count:,} rows"
+            note(f"{rows} in {files.out}{',' if count == 1 else ', each'} with {', '.join(added) or 'nothing'}.")
         if empty:
-            note(f"{empty:,} of them have no text, and so no result.")
+            note(f"{empty:,} without text, and so without a result.")
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def command(
     _check_gaps(rows, pipe)
 
     def predict(read: list[Read], _: list[int]) -> list[Any]:
-        return [pipe.fill(text, top_k=top_k) for (text,) in read]
+        return pipe.fill([text for (text,) in read], top_k=top_k)
 
     job = BatchJob("fill", "Filling", model, pipe, rows, predict, _plain, {"top_k": top_k})
     job.run(files, as_json, _cells, lambda gaps: {"gaps": gaps}, _show)

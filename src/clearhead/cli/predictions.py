@@ -87,7 +87,7 @@ class PredictionFile:
             yield from map(json.loads, file)
 
     def finish(self, rows: TextRows, cells: Cells) -> list[str]:
-        """Every row with its result, in place of the part. The names of the columns that were added."""
+        """Every row with its result, in place of the part. The names of what was added, a plain text's one alone."""
         rows.check_unchanged()
         added = dict.fromkeys(name for result in self.results() if result is not None for name in cells(result))
         names = {name: f"predicted_{name}" if name in rows.columns else name for name in added}
@@ -97,7 +97,7 @@ class PredictionFile:
             renamed = ((row, {names[name]: value for name, value in found.items()}) for row, found in full)
             _write(file, self.target.suffix.lower(), [*rows.columns, *names.values()], renamed)
         _part(self.target).unlink(missing_ok=True)
-        return list(names.values())
+        return list(names.values())[: 1 if self.target.suffix.lower() == ".txt" else None]
 
 
 def _write(

@@ -122,6 +122,14 @@ def run_batches(pipe: TextPipeline, rows: Sequence[Row], run: Callable[[TextBatc
     return [results[n] for n in range(len(rows))]
 
 
+def logits_at(pipe: TextPipeline, inputs: dict[str, Tensor], places: list[list[int]]) -> list[Tensor]:
+    """Of each row the logits at its places, (places, vocabulary). At others, where nobody asks, none are computed."""
+    asked = sorted({place for row in places for place in row})
+    logits = pipe.model(**inputs, logits_to_keep=torch.tensor(asked, device=pipe.model.device)).logits
+    column = {place: n for n, place in enumerate(asked)}
+    return [logits[n, [column[place] for place in row]] for n, row in enumerate(places)]
+
+
 def _of_similar_length(
     rows: Sequence[Row], numbers: list[int], batch_size: int, tokens: int | None
 ) -> Iterator[list[int]]:

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError, TokenizerError
-from clearhead.pipeline.batches import Row, TextBatch, encode_cut, log, max_input_length, rows_of, run_batches
+from clearhead.pipeline.batches import (
+    Row,
+    TextBatch,
+    encode_cut,
+    log,
+    logits_at,
+    max_input_length,
+    rows_of,
+    run_batches,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
@@ -87,7 +96,7 @@ def _continued(pipe: TextPipeline, texts: list[str], labels: list[str], template
 
     def mean_log_probs(batch: TextBatch) -> list[Tensor]:
         chosen = [sentences[number] for number in batch.numbers]
-        logits = _logits_at(pipe, batch.inputs, [[at - 1 for at in one.label] for one in chosen])
+        logits = logits_at(pipe, batch.inputs, [[at - 1 for at in one.label] for one in chosen])
         tokens = [[one.row["input_ids"][at] for at in one.label] for one in chosen]
         return [_mean_log_prob(*both) for both in zip(logits, tokens, strict=True)]
 
@@ -109,7 +118,7 @@ def _unmasked(pipe: TextPipeline, texts: list[str], labels: list[str], template:
 
     def log_probs(batch: TextBatch) -> list[Tensor]:
         chosen = [asked[number] for number in batch.numbers]
-        logits = _logits_at(pipe, batch.inputs, [[at] for at, _ in chosen])
+        logits = logits_at(pipe, batch.inputs, [[at] for at, _ in chosen])
         return [_mean_log_prob(row, [token]) for row, (_, token) in zip(logits, chosen, strict=True)]
 
     scores = iter(run_batches(pipe, rows, log_probs, batch_size))
@@ -133,19 +142,11 @@ def _written(pipe: TextPipeline, texts: list[str], labels: list[str], template: 
         longest = max(len(targets[label]) for label in chosen)
         ids = torch.tensor([targets[label] + [-100] * (longest - len(targets[label])) for label in chosen])
         inputs = batch.inputs | {"decoder_input_ids": model.shift_right(ids.to(model.device))}
-        logits = _logits_at(pipe, inputs, [places[label] for label in chosen])
+        logits = logits_at(pipe, inputs, [places[label] for label in chosen])
         tokens = [[targets[label][at] for at in places[label]] for label in chosen]
         return [_mean_log_prob(*both) for both in zip(logits, tokens, strict=True)]
 
     return torch.stack(run_batches(pipe, rows, mean_log_probs, batch_size)).view(len(texts), -1)
-
-
-def _logits_at(pipe: TextPipeline, inputs: dict[str, Tensor], places: list[list[int]]) -> list[Tensor]:
-    """Of each row the logits at its places, (places, vocabulary). At others, where nobody asks, none are computed."""
-    asked = sorted({place for row in places for place in row})
-    logits = pipe.model(**inputs, logits_to_keep=torch.tensor(asked, device=pipe.model.device)).logits
-    column = {place: n for n, place in enumerate(asked)}
-    return [logits[n, [column[place] for place in row]] for n, row in enumerate(places)]
 
 
 def _mean_log_prob(logits: Tensor, tokens: list[int]) -> Tensor:

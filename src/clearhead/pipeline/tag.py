@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,14 +10,14 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.pipeline.batches import max_input_length, rows_of, run_batches, texts_of
+from clearhead.pipeline.batches import rows_of, run_batches, texts_of
+from clearhead.pipeline.windows import windows_of
 from clearhead.text import Encoding
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
 
 OUTSIDE = "O"
-OVERLAP = 128  # tokens that two windows of a long text share, at most half of a window
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def tag(
             "Choose a checkpoint for token-classification."
         )
     texts = texts_of(text)
-    encoding, overlap = _windows(pipe, texts)
+    encoding, overlap = windows_of(pipe, texts)
     scores = run_batches(
         pipe,
         rows_of(pipe.model, encoding),
@@ -69,23 +68,6 @@ def tag(
         tagged = _words(sentence, _joined(parts, overlap))
         found.append(tagged if words else _entities(sentence, tagged))
     return found[0] if isinstance(text, str) else found
-
-
-def _windows(pipe: TextPipeline, texts: list[str]) -> tuple[Encoding, int]:
-    """Every text, a long one as several windows; and how many tokens two of these share."""
-    reader = copy.copy(pipe.tokenizer)
-    reader.truncation_side = "right"
-    limit = min(max_input_length(pipe.model, reader), reader.model_max_length)
-    overlap = min(OVERLAP, (limit - reader.num_special_tokens_to_add()) // 2)
-    encoding = reader(
-        texts,
-        truncation=True,
-        max_length=limit,
-        stride=overlap,
-        return_overflowing_tokens=True,
-        return_special_tokens_mask=True,
-    )
-    return encoding, overlap
 
 
 def _pieces(pipe: TextPipeline, text: str, encoding: Encoding, row: int, scores: Tensor) -> list[_Piece]:

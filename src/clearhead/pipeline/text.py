@@ -17,7 +17,6 @@ from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.pipeline.answer import answer
 from clearhead.pipeline.base import Pipeline, Reading
-from clearhead.pipeline.batches import texts_of
 from clearhead.pipeline.classify import TEMPLATE, ScoredLabel, classify
 from clearhead.pipeline.embed import embed
 from clearhead.pipeline.fill import MaskFill, fill
@@ -159,12 +158,17 @@ class TextPipeline(Pipeline):
         return encode_prompts(self, text, reader, truncation)
 
     @overload
-    def fill(self, text: str, top_k: int = 5) -> list[list[MaskFill]]: ...
+    def fill(self, text: str, top_k: int = 5, *, batch_size: int = 32) -> list[list[MaskFill]]: ...
     @overload
-    def fill(self, text: list[str], top_k: int = 5) -> list[list[list[MaskFill]]]: ...
-    def fill(self, text: str | list[str], top_k: int = 5) -> list[list[MaskFill]] | list[list[list[MaskFill]]]:
-        """The likeliest words for each mask in the text, best first; of a list of texts, a list of these."""
-        return fill(self, text, top_k) if isinstance(text, str) else [fill(self, one, top_k) for one in texts_of(text)]
+    def fill(self, text: list[str], top_k: int = 5, *, batch_size: int = 32) -> list[list[list[MaskFill]]]: ...
+    def fill(
+        self, text: str | list[str], top_k: int = 5, *, batch_size: int = 32
+    ) -> list[list[MaskFill]] | list[list[list[MaskFill]]]:
+        """The likeliest words for each mask in the text, best first; of a list of texts, a list of these.
+
+        In a text that is too long, a mask is read in the window where it has more context.
+        """
+        return fill(self, text, top_k, batch_size)
 
     def embed(
         self,
