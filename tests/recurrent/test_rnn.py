@@ -9,6 +9,7 @@ import clearhead as ch
 from clearhead import hub
 from clearhead.errors import ConfigError, InputError
 from clearhead.models import family
+from clearhead.nn.fast.quantized import QuantizedMatrix
 from tests.tiny import shake, tiny_pipeline
 
 BOTH = {"bidirectional": True}
@@ -150,6 +151,35 @@ def test_half_precision():
     model = make(0, "causal-lm")
     want = model(IDS, MASK).logits
     torch.testing.assert_close(model.bfloat16()(IDS, MASK).logits.float(), want, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+def test_weights_of_few_bits(cell, kind, tmp_path):
+    """Every matrix is rounded, the recurrent ones too; fused, traced and a step at a time give the same."""
+    model = make(0, "causal-lm", cell=cell, hidden_size=40, embedding_size=33)
+    hub.save_model(model, tmp_path / "m")
+    rounded = ch.load(tmp_path / "m", quantize=kind).model
+    assert rounded.num_parameters() == model.num_parameters()
+    with torch.no_grad():  # the same rounding, written out
+        for rnn in (layer.rnn for layer in model.stack.layers):
+            for name, weight in rnn.named_parameters():
+                if name.startswith("weight"):
+                    weight.copy_(QuantizedMatrix(weight, kind).rows(slice(None)))
+        want = model(IDS, MASK).logits
+        torch.testing.assert_close(rounded(IDS, MASK).logits, want, atol=1e-4, rtol=1e-3)
+        with ch.trace(rounded, "layers.*.hidden") as seen:
+            torch.testing.assert_close(rounded(IDS, MASK).logits, want, atol=1e-4, rtol=1e-3)
+        assert seen["layers.1.hidden"].shape == (3, 6, 40)
+        state = rounded.start_state(9)
+        steps = [rounded(word[:, None], past_key_values=state).logits for word in IDS[:1].unbind(1)]
+        torch.testing.assert_close(torch.cat(steps, 1), want[:1], atol=1e-4, rtol=1e-3)
+
+
+def test_the_best_precision_is_measured(tmp_path, capfd):
+    hub.save_model(make(0, "causal-lm", hidden_size=40), tmp_path / "m")
+    ch.load(tmp_path / "m", quantize="auto")
+    assert "chosen" in capfd.readouterr().err
 
 
 def test_what_is_refused(tmp_path):

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.models import Model
 from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.quantized import KINDS, QuantizedLinear, QuantizedMatrix, quantize_
+from clearhead.nn.fused_recurrence import matrices_of
 from clearhead.nn.linear import Linear
 
 MAX_ERROR = 0.02
@@ -87,19 +88,20 @@ def measure(model: Model, repeats: int = 5) -> list[PrecisionCost]:
     cpu_kernels.load()
     head = model.language_head
     outputs = [head.output] if head is not None and isinstance(head.output, Linear) else []
-    layers = [m for m in model.modules() if isinstance(m, Linear) and m not in outputs]
+    layers = [m.weight for m in model.modules() if isinstance(m, Linear) and m not in outputs]
+    layers += [weight for m in model.modules() if isinstance(m, nn.RNNBase) for weight in matrices_of(m)]
     if not layers:
         raise InputError("This model has no matrices to quantise.")
-    largest = max(layers, key=lambda m: m.weight.numel())
-    repeated = sum(m.weight.numel() for m in layers) / largest.weight.numel()
-    samples = [(largest, repeated), *((m, 1.0) for m in outputs)]
+    largest = max(layers, key=Tensor.numel)
+    repeated = sum(weight.numel() for weight in layers) / largest.numel()
+    samples = [(largest, repeated), *((m.weight, 1.0) for m in outputs)]
     generator = torch.Generator().manual_seed(0)
     caches = torch.zeros(_CACHE_BYTES // 4)
     cost = dict.fromkeys(("float32", "bfloat16", *KINDS), 0.0)
     error = dict.fromkeys(cost, 0.0)
-    for layer, count in samples:
-        weight = layer.weight.detach().float()
-        x = torch.randn(1, layer.in_features, generator=generator)
+    for matrix, count in samples:
+        weight = matrix.detach().float()
+        x = torch.randn(1, weight.shape[1], generator=generator)
         exact = torch.nn.functional.linear(x, weight)
         for name in cost:
             product = _product(weight, name)

@@ -43,6 +43,23 @@ class Linear(nn.Linear):
         return F.linear(x, weight, bias)
 
 
+def is_fast(x: Tensor, weight: Tensor) -> bool:
+    """Whether the native kernels would multiply these: few rows, on a CPU, without gradients."""
+    return (
+        cpu_kernels.loaded is not None
+        and not torch.compiler.is_compiling()
+        and x.is_cpu
+        and x.numel() <= FEW * x.shape[-1]
+        and not (torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad))
+    )
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """F.linear, with the fast ways on a CPU, for a matrix that is no `Linear`."""
+    y = fast_linear(cpu_kernels.loaded, x, weight, bias) if cpu_kernels.loaded and is_fast(x, weight) else None
+    return F.linear(x, weight, bias) if y is None else y
+
+
 def is_plain(x: Tensor) -> bool:
     """A tensor on the CPU, and nobody who records, transforms or recasts what is done to it."""
     return type(x) in PLAIN and x.is_cpu and not is_intercepted()

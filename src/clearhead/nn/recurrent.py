@@ -13,7 +13,7 @@ anew at every step, with the steps that are still to come left zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from clearhead.nn.fused_recurrence import Alike, States, run_fused
+from clearhead.nn.linear import is_fast
+from clearhead.nn.recurrent_weights import LayerLinears, LayerWeights, MakeLinear, Products
 from clearhead.nn.tracing import is_replaced, is_watched, replaced, tap
 
 Announce = Callable[[str, Tensor], Tensor]  # name, tensor -> the tensor, or what is put in its place
@@ -32,16 +34,6 @@ _CELLS: dict[str, Any] = {
     "RNN_TANH": torch.rnn_tanh_cell,
     "RNN_RELU": torch.rnn_relu_cell,
 }
-
-
-class LayerWeights(NamedTuple):
-    """Of one direction of one layer, by torch's names."""
-
-    weight_ih: Tensor  # (gates · hidden, input)
-    weight_hh: Tensor  # (gates · hidden, hidden)
-    bias_ih: Tensor | None
-    bias_hh: Tensor | None
-    weight_hr: Tensor | None  # (projection, hidden)
 
 
 class LayerTaps(nn.Module):
@@ -59,10 +51,12 @@ class RecurrentBase(nn.RNNBase):
 
     taps_of_a_layer: ClassVar[tuple[str, ...]]
     layers: nn.ModuleList
+    linears: nn.ModuleList | None  # what it multiplies by, where that is no longer its own weights
 
     def _add_taps(self) -> None:
         taps = self.taps_of_a_layer
         self.layers = nn.ModuleList(LayerTaps(taps, self.bidirectional) for _ in range(self.num_layers))
+        self.linears = None
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch.nn's: (output, the last states)."""
@@ -75,9 +69,26 @@ class RecurrentBase(nn.RNNBase):
         states   (layers · directions, batch, width) each; None: zeros
         real     (batch, time): where a text is. Padding leaves the states as they were, and gives zeros
         """
-        if self.is_seen():
+        if self.is_seen() or self.linears is not None:
             return self._step_by_step(x, self.zeros(x) if states is None else states, real)
+        if real is None and self.is_quick_step(x):
+            first = self.zeros(x) if states is None else states
+            new = self.one_step(x[:, 0], tuple(state[0] for state in first), None)
+            return new[0][:, None], tuple(state[None] for state in new)
         return run_fused([self], x, states, real)
+
+    def is_quick_step(self, x: Tensor) -> bool:
+        """Whether this is one step of one layer that the products of few rows take faster than torch's kernel: on a CPU
+        that one puts the weights in another order at every call."""
+        one = x.shape[1] == 1 and self.num_layers == 1 and not self.bidirectional
+        return one and is_fast(x, self._weights_of(0).weight_ih)
+
+    def use_linears(self, make: MakeLinear) -> None:
+        """Multiply by linear layers that `make` makes of each weight and bias, and let these go."""
+        count = self.num_layers * (2 if self.bidirectional else 1)
+        self.linears = nn.ModuleList(LayerLinears(self._weights_of(n), make) for n in range(count))
+        for name in list(self._parameters):
+            delattr(self, name)
 
     def zeros(self, x: Tensor) -> States:
         """The states before the first step."""
@@ -100,7 +111,7 @@ class RecurrentBase(nn.RNNBase):
                 yield layer.reverse  # type: ignore[misc]
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
+        self, projected: Tensor, states: tuple[Tensor, ...], products: Products, taps: Announce
     ) -> tuple[Tensor, ...]:
         """The states after one step: hidden, (batch, width), and an LSTM's cell.
 
@@ -113,13 +124,12 @@ class RecurrentBase(nn.RNNBase):
 
         taps   announces what happens inside; None: nobody looks, and one kernel does it
         """
-        weights = self._weights_of(0)
-        if taps is not None:
-            return self.step(F.linear(x, weights.weight_ih, weights.bias_ih), states, weights, taps)
-        if weights.weight_hr is not None:
-            return self.step(F.linear(x, weights.weight_ih, weights.bias_ih), states, weights, lambda _, value: value)
-        new = _CELLS[self.mode](x, states if len(states) > 1 else states[0], *weights[:4])
-        return new if isinstance(new, tuple) else (new,)
+        products = self._products_of(0)
+        plain = products if isinstance(products, LayerWeights) and products.weight_hr is None else None
+        if taps is None and plain is not None and not is_fast(x, plain.weight_ih):
+            new = _CELLS[self.mode](x, states if len(states) > 1 else states[0], *plain[:4])
+            return new if isinstance(new, tuple) else (new,)
+        return self.step(products.of_input(x), states, products, taps or _unannounced)
 
     # ---- the explicit path
 
@@ -154,7 +164,7 @@ class RecurrentBase(nn.RNNBase):
             for direction in range(directions):
                 n = layer * directions + direction
                 states = tuple(state[n] for state in first)
-                output, last = self._direction(x, states, self._weights_of(n), places[n], direction == 1, real)
+                output, last = self._direction(x, states, self._products_of(n), places[n], direction == 1, real)
                 outputs.append(output)
                 finals.append(last)
             x = torch.cat(outputs, -1)
@@ -170,6 +180,9 @@ class RecurrentBase(nn.RNNBase):
             return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=enforce)
         return x[0] if alone else x if self.batch_first else x.transpose(0, 1)
 
+    def _products_of(self, n: int) -> Products:
+        return self._weights_of(n) if self.linears is None else self.linears[n]  # type: ignore[return-value]
+
     def _weights_of(self, n: int) -> LayerWeights:
         layer, reverse = divmod(n, 2) if self.bidirectional else (n, 0)
         end = f"l{layer}" + ("_reverse" if reverse else "")
@@ -179,19 +192,19 @@ class RecurrentBase(nn.RNNBase):
         self,
         x: Tensor,  # (batch, time, width)
         states: States,
-        weights: LayerWeights,
+        products: Products,
         place: LayerTaps,
         backwards: bool,
         real: Tensor | None,  # (batch, time)
     ) -> tuple[Tensor, States]:
         """The hidden states of every step, and the last states."""
         time = x.shape[1]
-        projected = F.linear(x, weights.weight_ih, weights.bias_ih)  # (batch, time, gates · width)
+        projected = products.of_input(x)  # (batch, time, gates · width)
         taps = StepTaps(place, time)
         for t in reversed(range(time)) if backwards else range(time):
             now = None if real is None else real[:, t, None]
             taps.at(t, now)
-            new = self.step(projected[:, t], states, weights, taps)
+            new = self.step(projected[:, t], states, products, taps)
             if now is not None:  # a text that has ended, or not begun, keeps its state
                 new = tuple(torch.where(now, after, before) for after, before in zip(new, states, strict=True))
             states = new
@@ -235,6 +248,10 @@ class StepTaps:
             self.whole[name] = tap(self.place, name, self._stacked(name, like))  # a replacement says the same again
 
 
+def _unannounced(name: str, value: Tensor) -> Tensor:
+    return value
+
+
 class RNN(RecurrentBase, nn.RNN):
     """`torch.nn.RNN`: h = tanh(W x + U h + b), or relu."""
 
@@ -245,9 +262,9 @@ class RNN(RecurrentBase, nn.RNN):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
+        self, projected: Tensor, states: tuple[Tensor, ...], products: Products, taps: Announce
     ) -> tuple[Tensor, ...]:
-        total = projected + F.linear(states[0], weights.weight_hh, weights.bias_hh)
+        total = projected + products.of_state(states[0])
         return (taps("hidden", total.tanh() if self.nonlinearity == "tanh" else total.relu()),)
 
 
@@ -264,17 +281,14 @@ class LSTM(RecurrentBase, nn.LSTM):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
+        self, projected: Tensor, states: tuple[Tensor, ...], products: Products, taps: Announce
     ) -> tuple[Tensor, ...]:
         hidden, cell = states
-        i, f, g, o = (projected + F.linear(hidden, weights.weight_hh, weights.bias_hh)).chunk(4, -1)
+        i, f, g, o = (projected + products.of_state(hidden)).chunk(4, -1)
         input_gate, forget_gate = taps("input_gate", i.sigmoid()), taps("forget_gate", f.sigmoid())
         candidate, output_gate = taps("candidate", g.tanh()), taps("output_gate", o.sigmoid())
         cell = taps("cell", forget_gate * cell + input_gate * candidate)
-        hidden = output_gate * cell.tanh()
-        if weights.weight_hr is not None:
-            hidden = F.linear(hidden, weights.weight_hr)
-        return taps("hidden", hidden), cell
+        return taps("hidden", products.projected(output_gate * cell.tanh())), cell
 
 
 class GRU(RecurrentBase, nn.GRU):
@@ -290,11 +304,11 @@ class GRU(RecurrentBase, nn.GRU):
         self._add_taps()
 
     def step(
-        self, projected: Tensor, states: tuple[Tensor, ...], weights: LayerWeights, taps: Announce
+        self, projected: Tensor, states: tuple[Tensor, ...], products: Products, taps: Announce
     ) -> tuple[Tensor, ...]:
         (hidden,) = states
         from_input = projected.chunk(3, -1)
-        from_state = F.linear(hidden, weights.weight_hh, weights.bias_hh).chunk(3, -1)
+        from_state = products.of_state(hidden).chunk(3, -1)
         reset = taps("reset_gate", (from_input[0] + from_state[0]).sigmoid())
         update = taps("update_gate", (from_input[1] + from_state[1]).sigmoid())
         candidate = taps("candidate", (from_input[2] + reset * from_state[2]).tanh())

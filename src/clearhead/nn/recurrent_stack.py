@@ -114,7 +114,7 @@ class RecurrentStack(Stack):
         given = None if states is None else [tuple(states[n : n + count]) for n in range(0, len(states), count)]
         if given is not None and len(given) != len(layers):
             raise InputError(f"The state has {len(given)} layers; this model has {len(layers)}.")
-        if self._is_one_call():
+        if self._is_one_call(x):
             return self._in_one_call(x, given, real)
         after: list[Tensor] = []
         for n, layer in enumerate(layers):
@@ -128,11 +128,13 @@ class RecurrentStack(Stack):
 
     # ---- all layers in one call of torch's kernel
 
-    def _is_one_call(self) -> bool:
+    def _is_one_call(self, x: Tensor) -> bool:
         """Where layers are alike and nobody stands between them. Dropout there is drawn by F.dropout, whose draws can
         be repeated, so in training it keeps them apart."""
         layers = self.recurrent_layers
         if len(layers) == 1 or torch.compiler.is_compiling() or any(layer.is_seen() for layer in layers):
+            return False
+        if any(layer.rnn.linears is not None or layer.rnn.is_quick_step(x) for layer in layers):
             return False
         if self.training and (self.gradient_checkpointing or any(layer.dropout for layer in layers[:-1])):
             return False

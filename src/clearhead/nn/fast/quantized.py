@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from clearhead.errors import InputError, did_you_mean
 from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.linear import Linear, is_plain, many_rows
+from clearhead.nn.recurrent import RecurrentBase
 
 log = logging.getLogger("clearhead")
 
@@ -155,7 +156,8 @@ def quantize_(model: nn.Module, kind: str) -> nn.Module:
     """Round the matrices of a model, in place and one after the other; what is left becomes fp32 and stops learning.
 
     Every `Linear` with at least 32 inputs and outputs is replaced; an embedding that shares its matrix (a tied output)
-    goes on sharing it. Other embeddings, biases and norms stay.
+    goes on sharing it. So are the matrices of recurrent layers, which then take their steps one by one. All else (other
+    embeddings, biases, norms) stays.
     """
     check_kind(kind)
     if any(isinstance(module, QuantizedMatrix) for module in model.modules()):
@@ -183,11 +185,22 @@ def quantize_(model: nn.Module, kind: str) -> nn.Module:
             old = getattr(parent, name)
             setattr(parent, name, made.get(id(old)) or made.setdefault(id(old), QuantizedEmbedding(matrix)))
         del weight, layers, old  # the fp32 matrix goes before the next one comes
+    for rnn in [module for module in model.modules() if isinstance(module, RecurrentBase)]:
+        rnn.use_linears(lambda weight, bias: _rounded(weight, bias, kind))
     for tensor in [*model.parameters(), *model.buffers()]:
         if tensor.is_floating_point():  # a copy, so that no file stays mapped for a handful of biases
             tensor.requires_grad_(False)
             tensor.data = tensor.data.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
     return model.eval()
+
+
+def _rounded(weight: Tensor, bias: Tensor | None, kind: str) -> nn.Module:
+    """A matrix that is no layer's: rounded where there is something to gain."""
+    if min(weight.shape) >= SMALLEST:
+        return QuantizedLinear(QuantizedMatrix(weight, kind), bias)
+    layer = Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    layer.weight, layer.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)  # type: ignore[assignment]
+    return layer
 
 
 def check_kind(kind: str) -> str:
