@@ -123,6 +123,32 @@ def test_contrastive_by_hand():
     assert told["accuracy"] == pytest.approx(float((scores.argmax(1) == torch.arange(3)).float().mean()))
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_what_cannot_be_wrong_is_no_negative(symmetric):
+    """Two questions about one passage, two answers to one question, a text with itself: by loops."""
+    cat, dog, mat, sea, book = "the cat sat", "a dog ran", "on the mat .", "the sea", "who wrote the book"
+    rows = [(cat, mat, book), (dog, mat, sea), (cat, sea, dog), (book, book, mat), (sea, dog, "berlin")]
+    objective = SentenceContrastive(wordpiece(), 16, symmetric=symmetric)
+    records = [dict(zip(("anchor", "positive", "negative"), row, strict=True)) for row in rows]
+    model, module, batch = ready(objective, records)
+    unit = {text: F.normalize(vectors_of(model, [text]), dim=-1)[0] for row in rows for text in row}
+
+    def loss(own, right, rivals):
+        """A text, its right answer, and those of the others as (what they belong to, answer)."""
+        wrong = [b for a, b in rivals if b not in (own, right) and a != own]
+        scores = torch.stack([20 * (unit[own] @ unit[text]) for text in (right, *wrong)])
+        return -scores.log_softmax(-1)[0], bool(scores.argmax() == 0)
+
+    others = [[(a, b) for m, (a, b, _) in enumerate(rows) if m != n] + [("", c) for *_, c in rows] for n in range(5)]
+    told = [loss(a, b, others[n]) for n, (a, b, _) in enumerate(rows)]
+    expected = torch.stack([value for value, _ in told]).mean()
+    if symmetric:
+        back = [[(b, a) for m, (a, b, _) in enumerate(rows) if m != n] for n in range(5)]
+        expected = (expected + torch.stack([loss(b, a, back[n])[0] for n, (a, b, _) in enumerate(rows)]).mean()) / 2
+    assert torch.allclose(objective.losses(module, batch)["loss"], expected, atol=1e-5)
+    assert objective.report(objective.measure(module, batch))["accuracy"] == pytest.approx(sum(r for _, r in told) / 5)
+
+
 def test_a_pair_alone_in_its_batch_proves_nothing():
     objective = SentenceContrastive(wordpiece(), 16)
     _, module, batch = ready(objective, MATCHES[:1])

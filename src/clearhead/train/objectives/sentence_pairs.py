@@ -73,17 +73,27 @@ class SentenceObjective(SequenceObjective):
         return self.columns[:2]
 
     def encode(self, record: Record) -> Iterator[Example]:
-        self.check(record)
-        example: Example = {}
+        yield from self.encode_batch([record])[0]
+
+    def encode_batch(self, records: Sequence[Record]) -> list[list[Example]]:
+        """The examples of each record; the tokenizer is quicker with many texts at once."""
+        examples = []
+        for record in records:
+            self.check(record)
+            examples.append(self.label(record))
         for side, column in zip(SIDES, self.sides, strict=False):
-            example |= {f"{side}_{name}": ids for name, ids in self.ids_of(text_of(record, column)).items()}
-        yield example | self.label(record)
+            texts = [text_of(record, column) for record in records]
+            encoding = self.tokenizer(texts, truncation=True, max_length=self.length)
+            for n, example in enumerate(examples):
+                example |= {f"{side}_{name}": ids for name, ids in self.example(encoding, n).items()}
+        return [[example] for example in examples]
 
     def label(self, record: Record) -> Example:
         """What is learned, beside which sentences belong together."""
         return {}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
+        """All first sentences, then all second ones (and all third ones), as rows of one batch."""
         sides = [side for side in SIDES if f"{side}_input_ids" in examples[0]]
         rows = [{name[2:]: ids for name, ids in e.items() if name.startswith(f"{s}_")} for s in sides for e in examples]
         inputs = self.inputs(rows)
@@ -105,7 +115,7 @@ class SentenceObjective(SequenceObjective):
 
     def vectors(self, model: nn.Module, batch: Batch) -> Tensor:
         """(sides, examples, width)"""
-        inputs = {name: t for name, t in self.model_inputs(batch).items() if name != "labels"}
+        inputs = {name: t for name, t in self.model_inputs(batch).items() if name not in ("labels", "texts")}
         out: Tensor = model(**inputs, sides=batch.extra["sides"])
         return out if self.classes else out.float().unflatten(0, (batch.extra["sides"], -1))
 
@@ -206,7 +216,9 @@ class SentenceContrastive(SentenceObjective):
     """Which of all the positives of the batch belongs to the anchor? Everything else in the batch is a negative.
 
     A record may have a `negative` too: those of the whole batch join the candidates. The larger the batch, the harder
-    the task; on several devices each compares within its own part.
+    the task; on several devices each compares within its own part. What cannot be wrong is no negative: the positive's
+    text again, the anchor's own text, the positive of the same anchor in another record (two questions about one
+    passage, two answers to one question).
 
     scale       what cosines are multiplied by before the softmax
     symmetric   also which anchor belongs to the positive: the mean of both
@@ -247,7 +259,8 @@ class SentenceContrastive(SentenceObjective):
                 "batch.size, or lower batch.gradient_accumulation_steps."
             )
 
-    def encode(self, record: Record) -> Iterator[Example]:
+    def check(self, record: Record) -> None:
+        super().check(record)
         if self.negatives is None:
             self.negatives = "negative" in record
         if self.negatives != ("negative" in record):
@@ -255,27 +268,30 @@ class SentenceContrastive(SentenceObjective):
                 f"{place(record)} has {'no' if self.negatives else 'a'} column 'negative', unlike the first record. "
                 "Either every record has one, or none."
             )
-        yield from super().encode(record)
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         batch = super().collate(examples)
+        numbers: dict[bytes, int] = {}  # of each text of the batch: the same number is the same text
+        rows = [e[f"{side}_input_ids"].tobytes() for side in SIDES[: batch.extra["sides"]] for e in examples]
+        batch.inputs["texts"] = torch.tensor([numbers.setdefault(row, len(numbers)) for row in rows])
         if len(examples) == 1 and not self.negatives:  # nothing to tell it from: it is neither learned nor counted
             batch.counts["loss"] = 0
         return batch
 
-    def _scores(self, vectors: Tensor) -> Tensor:
-        """(anchors, candidates): the right one stands on the diagonal."""
+    def _scores(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """(anchors, candidates): the right one stands on the diagonal, what is right too has no chance."""
         anchors, *others = F.normalize(vectors, dim=-1)
-        return anchors @ torch.cat(others).T * self.scale
+        scores = anchors @ torch.cat(others).T * self.scale
+        return scores.masked_fill(_also_right(batch.inputs["texts"].unflatten(0, (len(vectors), -1))), -torch.inf)
 
     def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
-        scores = self._scores(vectors)
+        scores = self._scores(vectors, batch)
         right = torch.arange(len(scores), device=scores.device)
         loss = F.cross_entropy(scores, right)
         return (loss + F.cross_entropy(scores[:, : len(scores)].T, right)) / 2 if self.symmetric else loss
 
     def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
-        best = self._scores(vectors).argmax(1).cpu()
+        best = self._scores(vectors, batch).argmax(1).cpu()
         right = float((best == torch.arange(len(best))).sum())
         return {"right": right if batch.counts["loss"] else 0.0}
 
@@ -285,6 +301,19 @@ class SentenceContrastive(SentenceObjective):
                 "The held-out batches have one pair each, and nothing to tell it from. Hold out more pairs."
             )
         return super().report(sums) | {"accuracy": sums["right"] / sums["loss.count"]}
+
+
+def _also_right(texts: Tensor) -> Tensor:
+    """(anchors, candidates): true where a candidate is no wrong answer and yet not the anchor's own positive.
+
+    texts   (sides, examples): a number for each text
+    """
+    anchors, positives = texts[0], texts[1]
+    candidates = texts[1:].flatten()
+    also = (candidates == positives[:, None]) | (candidates == anchors[:, None])
+    also[:, : len(anchors)] |= anchors == anchors[:, None]
+    also.diagonal().fill_(False)
+    return also
 
 
 class SentenceTriplet(SentenceObjective):
