@@ -16,25 +16,32 @@ from clearhead.hub.packed import PACKED, pack
 from clearhead_zoo import MODELS
 
 POINTS = 200  # of the training curve
-BY_HAND = ("card.md", "recipe.yaml")
+BY_HAND = ("card.md", "*.yaml")
 
 
 def ship(run: Path, name: str, bits: int = 8) -> Path:
     """Copy what is worth shipping of a run; returns the folder."""
     target = MODELS / name
     with atomic_folder(target) as folder:
-        for path in sorted((run / "model").iterdir()):
-            if path.suffix in (".json", ".txt", ".model"):
-                shutil.copy(path, folder / path.name)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8")) | {"dtype": "float32"}
-        (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        pack(run / "model", folder, bits)
-        (folder / PACKED).chmod(0o644)
-        (folder / "curve.json").write_text(json.dumps(curve_of(run / "log.jsonl")) + "\n", encoding="utf-8")
-        for path in (target / file for file in BY_HAND):
-            if path.is_file():
-                shutil.copy(path, folder / path.name)
+        pack_run(run, folder, bits)
+        for path in (path for pattern in BY_HAND for path in target.glob(pattern)):
+            shutil.copy(path, folder / path.name)
     return target
+
+
+def pack_run(run: Path, folder: Path, bits: int = 8) -> None:
+    """The model of a run into an empty folder: packed, with its tokenizer, its sentence modules and its curve."""
+    model = run / "model"
+    for path in sorted(model.rglob("*")):
+        if path.suffix in (".json", ".txt", ".model"):
+            copy = folder / path.relative_to(model)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copy(path, copy)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8")) | {"dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    pack(model, folder, bits)
+    (folder / PACKED).chmod(0o644)
+    (folder / "curve.json").write_text(json.dumps(curve_of(run / "log.jsonl")) + "\n", encoding="utf-8")
 
 
 def curve_of(log: Path) -> dict[str, list[list[object]]]:

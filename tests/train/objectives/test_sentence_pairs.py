@@ -213,6 +213,10 @@ def test_what_comes_out_is_a_sentence_bert_folder(tmp_path):
     vectors = again.embed(A)
     assert torch.allclose(vectors, objective.vectors(module, batch)[0], atol=1e-5)
     assert torch.allclose(vectors.norm(dim=-1), torch.ones(3), atol=1e-5)
+    # trained on short texts for speed, and used on longer ones
+    assert SentenceContrastive(wordpiece(), 16, max_seq_length=32).sentence().max_seq_length == 32
+    with pytest.raises(InputError, match="max_seq_length is 0"):
+        SentenceContrastive(wordpiece(), 16, max_seq_length=0)
 
 
 def test_what_does_not_fit():

@@ -51,8 +51,9 @@ class SentenceEncoder(nn.Module):
 
 class SentenceObjective(SequenceObjective):
     """
-    pooling     how token vectors become one: "mean" (the paper's best), "cls", "max" …
-    normalize   unit length, as a step of the saved model
+    pooling          how token vectors become one: "mean" (the paper's best), "cls", "max" …
+    normalize        unit length, as a step of the saved model
+    max_seq_length   how many tokens of a text the saved model reads; by default as many as in training
 
     `sentence` gives what a Sentence-BERT folder adds to the trained transformer.
     """
@@ -60,12 +61,23 @@ class SentenceObjective(SequenceObjective):
     task = "features"
     higher_is_better = frozenset({"accuracy", "macro_f1", "pearson"})
 
-    def __init__(self, tokenizer: Tokenizer, length: int, *, pooling: str = "mean", normalize: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        length: int,
+        *,
+        pooling: str = "mean",
+        normalize: bool = False,
+        max_seq_length: int | None = None,
+    ) -> None:
         super().__init__(tokenizer, length)
         self.head = SentenceHead(Pooling((pooling,)), [Normalize()] if normalize else [])
+        if max_seq_length is not None and max_seq_length < 1:
+            raise InputError(f"max_seq_length is {max_seq_length}; a model reads at least 1 token.")
+        self.max_seq_length = max_seq_length or length
 
     def sentence(self) -> hub.SentenceModules:
-        return hub.SentenceModules(self.head, max_seq_length=self.length)
+        return hub.SentenceModules(self.head, max_seq_length=self.max_seq_length)
 
     @property
     def sides(self) -> tuple[str, ...]:
