@@ -6,7 +6,7 @@ disturb each other. A copy shares the vocabulary, costs well under a millisecond
 
 import threading
 from collections import OrderedDict
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import tokenizers
 
@@ -20,6 +20,21 @@ class SourceFiles(Protocol):
 
     def build(self) -> tokenizers.Tokenizer: ...
     def files(self) -> dict[str, bytes]: ...
+
+
+class Joiner(Protocol):
+    """Turns tokens into text one by one, where the wrapped library's decoders cannot (fastai's words)."""
+
+    def push(self, token: str) -> str:
+        """The text that this token adds."""
+        ...
+
+
+@runtime_checkable
+class Joins(Protocol):
+    """Source files whose tokenizer has such a way to decode."""
+
+    def joiner(self) -> Joiner: ...
 
 
 def copy_of(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

@@ -21,7 +21,13 @@ def decoder_steps(backend: tokenizers.Tokenizer) -> list[dict[str, Any]]:
             return [step for inner in decoder["decoders"] for step in flat(inner)]
         return [decoder]
 
-    return [] if backend.decoder is None else flat(json.loads(backend.decoder.__getstate__()))
+    if backend.decoder is None:
+        return []
+    try:
+        state = backend.decoder.__getstate__()
+    except Exception:  # the library's own class for: it is written in Python, and can be asked nothing
+        return [{"type": "Python"}]
+    return flat(json.loads(state))
 
 
 def is_byte_level(backend: tokenizers.Tokenizer) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import tokenizers
 
 from clearhead.errors import InputError
+from clearhead.text.backend import Joins
 from clearhead.text.cleanup import clean_up, stable_length
 from clearhead.text.readable import BYTE_OF, decoder_steps
 from clearhead.text.tokenizer import Tokenizer
@@ -25,7 +26,8 @@ class TextStream:
         self._backend = tokenizer.backend
         added = self._backend.get_added_tokens_decoder()
         self._skipped = {index for index, token in added.items() if skip_special_tokens and token.special}
-        self._pieces = _pieces(self._backend)
+        source = tokenizer.source_files
+        self._pieces = _Words(source) if isinstance(source, Joins) else _pieces(self._backend)
         self._cleans = tokenizer.cleans_up()
         self._pending = ""  # text whose spaces a removal may still reach
         self._seen = 0
@@ -128,6 +130,23 @@ class _Window:
     def _decode(self, ids: list[int]) -> str:
         text: str = self._backend.decode(ids, skip_special_tokens=False)
         return text
+
+
+class _Words:
+    """Tokens that add their text one after the other, the space before it included."""
+
+    def __init__(self, source: Joins) -> None:
+        self._source, self._joiner = source, source.joiner()
+
+    def push(self, token_id: int, token: str) -> str:
+        return self._joiner.push(token)
+
+    def mark_shown(self) -> None:
+        """What a token stands for was shown when it came."""
+
+    def flush(self) -> str:
+        self._joiner = self._source.joiner()
+        return ""
 
 
 class _AtTheEnd:

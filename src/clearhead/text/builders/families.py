@@ -44,6 +44,7 @@ from clearhead.text.builders.templates import (
     LanguageTemplate,
 )
 from clearhead.text.builders.vocabulary_files import VocabularyFiles
+from clearhead.text.builders.word_list import SAVED_CLASS, TEMPLATE, TOKENS, WordListFiles
 from clearhead.text.builders.wordpiece import WordPieceFiles
 from clearhead.text.languages import Languages
 
@@ -314,6 +315,9 @@ FAMILIES = (
         ("MarianTokenizer",),
         ("marian",),
         settings={"model_max_length": 512},
+    ),
+    TokenizerFamily(
+        "fastai", WordListFiles(TEMPLATE, saved_class=SAVED_CLASS), TOKENS, (SAVED_CLASS,), ("awd-lstm",),
     ),
 )
 _BY_NAME = {family.name: family for family in FAMILIES}

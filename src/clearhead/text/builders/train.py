@@ -1,4 +1,4 @@
-"""Trains a tokenizer on a corpus: byte-level BPE, WordPiece or Unigram. The same corpus gives the same tokenizer."""
+"""Trains a tokenizer on a corpus: byte-level BPE, WordPiece, Unigram or whole words; the same corpus gives the same."""
 
 import json
 import os
@@ -16,11 +16,13 @@ from clearhead.text.builders.bpe import byte_bpe
 from clearhead.text.builders.corpus import Corpus, progress
 from clearhead.text.builders.families import by_name
 from clearhead.text.builders.templates import BOS_EOS, END_EACH
+from clearhead.text.builders.word_list import count_words, most_frequent, word_tokenizer
 from clearhead.text.builders.wordpiece import wordpiece
 from clearhead.text.options import check_choice
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.word_rules import SPECIAL
 
-KINDS = ("bpe", "wordpiece", "unigram")
+KINDS = ("bpe", "wordpiece", "unigram", "words")
 _END = "<|endoftext|>"
 _UNIGRAM_TOKENS = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 _WORDPIECE_ORDER = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -41,8 +43,8 @@ def train_tokenizer(
     """Trains a tokenizer on text files (paths, or a list of them) or on an iterable of texts.
 
     kind: "bpe" works on bytes like GPT-2 and never meets an unknown character; "wordpiece" works like BERT;
-    "unigram" works like T5. Strings in a list count as files when all of them look like file names.
-    min_frequency: how often a merge must be seen (not used by unigram). special_tokens: further ones, never split.
+    "unigram" works like T5; "words" takes the most frequent words whole, as fastai does. Strings in a list count as files when all of them look like file names.
+    min_frequency: how often a merge, or a word, must be seen (not used by unigram). special_tokens: further ones, never split.
     lowercase: whether case is ignored; by default only wordpiece does.
     """
     check_choice("kind", kind, KINDS)
@@ -57,7 +59,8 @@ def train_tokenizer(
         show=show_progress and sys.stderr.isatty(),
         config={} if model_max_length is None else {"model_max_length": model_max_length},
     )
-    tokenizer = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram}[kind](options)
+    makers = {"bpe": _train_bpe, "wordpiece": _train_wordpiece, "unigram": _train_unigram, "words": _train_words}
+    tokenizer = makers[kind](options)
     if len(tokenizer) > vocab_size:
         raise _too_small(vocab_size, len(tokenizer), "its characters and special tokens alone")
     return tokenizer
@@ -154,6 +157,17 @@ def _train_unigram(options: _TrainingOptions) -> Tokenizer:
     return Tokenizer(
         backend, options.config, named=_UNIGRAM_TOKENS, extra=[token for token in options.extra if token not in own]
     )
+
+
+def _train_words(options: _TrainingOptions) -> Tokenizer:
+    """Whole words, in lower case whatever is asked: marks keep the capitals."""
+    first = [*SPECIAL, *(token for token in options.extra if token not in SPECIAL)]
+    if options.vocab_size <= len(first):
+        raise _too_small(options.vocab_size, len(first) + 1, f"{len(first)} special tokens and a word")
+    with progress(options.show, options.corpus.size) as advance:
+        counts = count_words(options.corpus.read(advance))
+    words = most_frequent(counts, options.vocab_size - len(first), options.min_frequency)
+    return word_tokenizer([*first, *(word for word in words if word not in first)], options.config)
 
 
 def _unigram_pipeline(model: models.Unigram, lowercase: bool) -> tokenizers.Tokenizer:
