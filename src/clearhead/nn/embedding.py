@@ -122,7 +122,7 @@ class TokenEmbedder(Embedder):
         if inputs_embeds is None:
             assert input_ids is not None
             check_ids("input_ids", input_ids, self.tokens.num_embeddings)
-            inputs_embeds = self.tokens(input_ids)
+            inputs_embeds = self.look_up(input_ids)
             scale = self.scale
         else:
             width = self.tokens.embedding_dim
@@ -151,10 +151,18 @@ class TokenEmbedder(Embedder):
             x = x + tap(self, "positions", self.positions(position_ids)).to(x.dtype)
         if self.norm is not None and not self.norm_last:
             x = self.norm(x)
-        x = F.dropout(x, self.dropout, self.training)
+        x = self.drop(x)
         if self.norm is not None and self.norm_last:
             x = self.norm(x)
         return tap(self, "output", x if self.project is None else self.project(x))
+
+    def look_up(self, input_ids: Tensor) -> Tensor:
+        """The vectors of the tokens, (batch, time, width)."""
+        vectors: Tensor = self.tokens(input_ids)
+        return vectors
+
+    def drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training)
 
 
 def check_ids(name: str, ids: Tensor, size: int) -> None:
