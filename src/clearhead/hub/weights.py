@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -196,9 +196,19 @@ def _open_shard(path: Path) -> Any:
 
 
 def _open_bin(path: Path) -> dict[str, Tensor]:
+    return table_of_tensors(read_pickled(path), path)
+
+
+def read_pickled(path: Path, passed_over: Iterable[str] = ()) -> Any:
+    """What a file of torch.save holds, where that is tensors and plain data; anything else is refused.
+
+    passed_over   full names of classes that may stand in it beside the tensors: none of them is imported, and what is
+                  of them is left out (`Left`)
+    """
     try:
-        # Only the zip format can be mapped; older files are read whole.
-        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None)
+        with torch.serialization.safe_globals([(Left, name) for name in passed_over]):
+            # Only the zip format can be mapped; older files are read whole.
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None)
     except pickle.UnpicklingError:
         raise CheckpointError(
             f"{path} was refused: it holds something other than tensors, and such files can run code when opened "
@@ -208,11 +218,20 @@ def _open_bin(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(
             f"{path} is not a readable PyTorch file ({_first_line(error)}). Fetch it again."
         ) from None
-    if not isinstance(tensors, dict) or not all(
-        isinstance(name, str) and isinstance(t, Tensor) for name, t in tensors.items()
-    ):
+
+
+class Left:
+    """Stands for an object of a file that is not read: it takes what it is given, and keeps nothing."""
+
+    def __init__(self, *_: Any) -> None: ...
+    def __setstate__(self, _: Any) -> None: ...
+
+
+def table_of_tensors(value: Any, path: Path) -> dict[str, Tensor]:
+    """The same as a table by name; an error where it is none."""
+    if not isinstance(value, dict) or not all(isinstance(n, str) and isinstance(t, Tensor) for n, t in value.items()):
         raise CheckpointError(f"{path} does not hold a plain table of named tensors.")
-    return dict(tensors)
+    return dict(value)
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:

@@ -17,6 +17,7 @@ FAMILIES = {
     "rnn": "clearhead.models.rnn",
     "rnn-seq2seq": "clearhead.models.rnn_seq2seq",
     "elmo": "clearhead.models.elmo",
+    "awd-lstm": "clearhead.models.awd_lstm",
     "transformer": "clearhead.models.transformer",
     "bert": "clearhead.models.bert",
     "roberta": "clearhead.models.roberta",

@@ -35,6 +35,7 @@ class HeadInputs:
     mc_token_ids: Tensor | None = None  # (batch · choices,): the position that speaks for each answer
     lm_labels: Tensor | None = None  # (batch · choices, time): the words, where a choice head also predicts them
     attention_mask: Tensor | None = None
+    labels_shifted: bool = False  # each label is already what follows its token
 
 
 class Summary(nn.Module):
@@ -193,7 +194,7 @@ class LanguageHead(Head):
             and type(self.output) is Linear
             and not is_tracing()
         ):
-            return Output(loss=self._loss_in_chunks(self.output, hidden, inputs.labels))
+            return Output(loss=self._loss_in_chunks(self.output, hidden, inputs))
         keep = inputs.logits_to_keep
         if isinstance(keep, Tensor):
             hidden = hidden[:, keep]
@@ -203,13 +204,16 @@ class LanguageHead(Head):
             hidden = self.transform(hidden)
         logits = tap(self, "logits", self.output(hidden if self.scale == 1.0 else hidden * self.scale))
         smoothing = self.smoothing if self.training else 0.0
-        return Output(
-            logits=logits, loss=language_loss(logits, inputs.labels, self.shift and not self.labels_shifted, smoothing)
-        )
+        return Output(logits=logits, loss=language_loss(logits, inputs.labels, self._shifts(inputs), smoothing))
 
-    def _loss_in_chunks(self, output: Linear, hidden: Tensor, labels: Tensor) -> Tensor:
+    def _shifts(self, inputs: HeadInputs) -> bool:
+        return self.shift and not self.labels_shifted and not inputs.labels_shifted
+
+    def _loss_in_chunks(self, output: Linear, hidden: Tensor, inputs: HeadInputs) -> Tensor:
+        labels = inputs.labels
+        assert labels is not None
         check_labels(labels, output.out_features, hidden)
-        if self.shift and not self.labels_shifted:
+        if self._shifts(inputs):
             labels = F.pad(labels[:, 1:], (0, 1), value=-100)
         if self.transform is not None:  # only where a label asks for it: a masked model has few
             labelled = (labels != -100).reshape(-1).nonzero()[:, 0]

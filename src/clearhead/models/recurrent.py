@@ -45,16 +45,32 @@ class RecurrentModel(StackModel):
         use_cache: bool = False,
         logits_to_keep: int | Tensor = 0,
         output_hidden_states: bool = False,
+        next_ids: Tensor | None = None,  # in place of labels: what follows each token; nothing is shifted
     ) -> Output:
         state = state_for(past_key_values, use_cache)
         with captured(self, output_hidden_states, False) as seen:
-            hidden = self.stack(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, state=state)
+            hidden = self.read(input_ids, attention_mask, inputs_embeds, state)
         inputs = HeadInputs(input_ids, labels, logits_to_keep=logits_to_keep, attention_mask=attention_mask)
+        if next_ids is not None:
+            inputs.labels, inputs.labels_shifted = next_ids, True
         out: Output = self.head(hidden, inputs)
         out.past_key_values = state
         if seen is not None:
             out.hidden_states = hidden_states_in(seen, "", hidden)
         return out
+
+    def read(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        inputs_embeds: Tensor | None,
+        state: TensorState | None,
+    ) -> Tensor:
+        """The last layer's states, (batch, time, width)."""
+        hidden: Tensor = self.stack(
+            input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, state=state
+        )
+        return hidden
 
 
 def state_for(past: TensorState | None, use_cache: bool) -> TensorState | None:

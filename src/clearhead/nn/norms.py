@@ -1,6 +1,7 @@
-"""The two normalisations: LayerNorm (centre and scale) and RMSNorm (scale only)."""
+"""Normalisations: LayerNorm (centre and scale), RMSNorm (scale only), and BatchNorm over the rows of a batch."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 LayerNorm = nn.LayerNorm
@@ -21,3 +22,28 @@ class RMSNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.weight.numel()}, eps={self.eps}"
+
+
+class BatchNorm(nn.Module):
+    """As nn.BatchNorm1d, (batch, width). What it remembers of earlier batches are parameters that do not learn, so that
+    they are stored, loaded and resumed with all others.
+
+    A batch of one row has no spread of its own: in training too, it is measured by what is remembered.
+    """
+
+    def __init__(self, width: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.running_mean = nn.Parameter(torch.zeros(width), requires_grad=False)
+        self.running_var = nn.Parameter(torch.ones(width), requires_grad=False)
+        self.eps, self.momentum = eps, momentum
+
+    def forward(self, x: Tensor) -> Tensor:
+        of_batch = self.training and len(x) > 1
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, of_batch, self.momentum, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.numel()}, eps={self.eps}, momentum={self.momentum}"

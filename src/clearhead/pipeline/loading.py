@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,9 @@ from clearhead.models import Family, Model
 from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.text import TextPipeline
 from clearhead.text import has_tokenizer
+from clearhead.text.builders.word_list import read_word_list, word_tokenizer
+
+log = logging.getLogger("clearhead")
 
 # what a family reads (Family.modality) -> its pipeline, as module:class
 PIPELINES = {"text": "clearhead.pipeline.text:TextPipeline", "words": "clearhead.pipeline.words:WordPipeline"}
@@ -42,10 +46,12 @@ def load(
     ignore_options: Iterable[str] = (),
     quantize: str | None = None,
     strict: bool = False,
+    vocab: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Load a model and its codec, as the pipeline for what its family reads.
 
-    where            a folder, a shipped name ("random-gpt2"), or a hub id ("openai-community/gpt2")
+    where            a folder, a shipped name ("random-gpt2"), a hub id ("openai-community/gpt2"), or a file of fastai's
+                     ("model.pth")
     task             which head; by default the checkpoint's own
     dtype            "float32", "bfloat16" …; by default as stored
     device           where to put it; by default the CPU
@@ -55,10 +61,15 @@ def load(
                      somebody's own head, a class or family that has to be guessed
     quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
                      "auto": measure this machine and choose (hub/precision.py)
+    vocab            of a file of fastai's: its words, a JSON list; by default vocab.json beside it
     """
     place, kind = hub.as_device(device), hub.as_dtype(dtype)
     hub.check_quantize(quantize, kind, place)
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
+    if name and hub.is_fastai_file(hub.user_path(name)):
+        return _fastai(hub.user_path(name), vocab, task, dtype, device, quantize)
+    if vocab is not None:
+        raise InputError(f"vocab= is for a file of fastai's ({', '.join(hub.FASTAI_SUFFIXES)}); {name!r} is none.")
     card = zoo.cards().get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
     if card is not None and card.make is not None:
         if revision is not None:
@@ -78,6 +89,25 @@ def load(
     if hub.user_path(where).is_dir():  # of a run's folder, the part of it that was taken
         name = str(root)
     return pipeline_class(model.family).from_folder(root, model, name)
+
+
+def _fastai(
+    path: Path,
+    vocab: str | os.PathLike[str] | None,
+    task: str | None,
+    dtype: torch.dtype | str | None,
+    device: torch.device | str | None,
+    quantize: str | None,
+) -> TextPipeline:
+    """A file of fastai's, with the words that were given or that lie beside it."""
+    words_file = hub.words_beside(path) if vocab is None else hub.user_path(vocab)
+    words = None if words_file is None else read_word_list(words_file)
+    model = hub.load_fastai(path, words, task, dtype, device, quantize)
+    if words is not None:
+        return TextPipeline(model, word_tokenizer(words), name=str(path))
+    missing = f"{path} came without its words, so it takes token ids only. Give them: vocab='vocab.json', a JSON list."
+    log.warning(missing)
+    return TextPipeline(model, None, name=str(path), no_tokenizer=missing)
 
 
 def _adapted(

@@ -27,6 +27,7 @@ from clearhead.pipeline.search import SearchHit, search
 from clearhead.pipeline.tag import Entity, tag
 from clearhead.pipeline.translate import summarize, translate
 from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
+from clearhead.text.builders.word_list import WordList
 
 log = logging.getLogger("clearhead")
 
@@ -318,7 +319,14 @@ class TextPipeline(Pipeline):
         return getattr(self, job)(*inputs, **options)
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False, format: str | None = None) -> None:
-        """Write config.json, model.safetensors and the tokenizer's files (see `Pipeline.save`)."""
+        """Write config.json, model.safetensors and the tokenizer's files (see `Pipeline.save`).
+
+        A name that ends in .pth makes one file, as fastai has it, and its words beside it (name.vocab.json).
+        """
+        if isinstance(folder, str | os.PathLike) and Path(folder).suffix == ".pth" and format is None:
+            source = None if self.codec is None else self.codec.source_files
+            hub.save_fastai(self.model, folder, source.words if isinstance(source, WordList) else None, overwrite)
+            return
         model = hub.in_format(self.model, format)
         hub.save_model(model, folder, self.codec, sentence=self.sentence, overwrite=overwrite)
 
