@@ -69,6 +69,7 @@ $(STUDIO): $(CORE)
 $(DEV): $(CORE)
 	@echo "Installing what the tests need (once) …"
 	@$(PIP) --no-build-isolation --editable ".[dev]"
+	@$(PIP) --no-deps fastai==2.8.12
 	@rm -f $(VENV)/.dev-* && touch $@
 
 $(WEB):
