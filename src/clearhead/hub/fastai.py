@@ -1,9 +1,8 @@
 """fastai's weight files: one .pth with the tensors of an AWD-LSTM. Its sizes are read off them; nothing in it is run.
 
-    a state dict                        torch.save(learn.model.state_dict(), …), learn.save(…, with_opt=False)
-    {"model": …, "opt": …}              learn.save(…); the optimiser's part is passed over
-    an encoder alone                    learn.save_encoder(…)
-    0.rnns.0.module.weight_hh_l0        stands in older files beside weight_hh_l0_raw: the raw one counts
+It may be a state dict, as `learn.save(…, with_opt=False)` writes it; one beside the optimiser's state, which is passed
+over (`learn.save`); or an encoder alone (`learn.save_encoder`). Older files have each recurrent matrix twice, as
+`module.weight_hh_l0` and `weight_hh_l0_raw`: the raw one counts.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from clearhead.hub.load import as_device, as_dtype
 from clearhead.hub.precision import apply as apply_precision
 from clearhead.hub.precision import check_quantize
 from clearhead.hub.weights import Weights, read_pickled, table_of_tensors
-from clearhead.models import Family, Model
+from clearhead.models import Model
 from clearhead.models.awd_lstm import CLASSIFIER_DROPOUT, PREFIXES
 from clearhead.text.word_rules import BEGIN, FILLER, PADDING
 
@@ -112,7 +111,9 @@ def save_fastai(
             "weights. Load it without quantize= and save that."
         )
     if target.is_dir() or (target.exists() and not overwrite):
-        raise CheckpointError(f"{target} exists already. Choose another name, or pass overwrite=True to replace the file.")
+        raise CheckpointError(
+            f"{target} exists already. Choose another name, or pass overwrite=True to replace the file."
+        )
     tensors = _with_twins({name: tensor.detach().cpu() for name, tensor in published_tensors(model)}, model)
     config: Any = model.config
     try:
@@ -163,9 +164,8 @@ def _task_of(tensors: dict[str, Tensor], path: Path) -> str:
             raise CheckpointError(f"{path} holds {other} ({name}), which Clearhead does not read: AWD-LSTM it does.")
     found = [task for task, prefix in PREFIXES.items() if f"{prefix}encoder.weight" in tensors]
     if not found:
-        raise CheckpointError(
-            f"{path} is no AWD-LSTM of fastai's: it has no 0.encoder.weight, but {', '.join(list(tensors)[:4]) or 'nothing'}."
-        )
+        there = ", ".join(list(tensors)[:4]) or "nothing"
+        raise CheckpointError(f"{path} is no AWD-LSTM of fastai's: it has no 0.encoder.weight, but {there}.")
     return found[0]
 
 
@@ -173,7 +173,9 @@ def _sizes(tensors: dict[str, Tensor], prefix: str, path: Path) -> dict[str, Any
     """The configuration that these tensors have."""
     words = tensors[f"{prefix}encoder.weight"]
     if words.ndim != 2:
-        raise CheckpointError(f"{path}: {prefix}encoder.weight must be a matrix, and has the shape {tuple(words.shape)}.")
+        raise CheckpointError(
+            f"{path}: {prefix}encoder.weight must be a matrix, and has the shape {tuple(words.shape)}."
+        )
     twin = tensors.get(f"{prefix}encoder_dp.emb.weight")
     if twin is not None and not (twin.shape == words.shape and torch.equal(twin, words)):
         raise CheckpointError(f"{path} has two tables of words that differ, encoder.weight and encoder_dp.emb.weight.")
@@ -212,16 +214,17 @@ def _widths(tensors: dict[str, Tensor], prefix: str, path: Path) -> list[int]:
         reads = own
     if numbers != list(range(len(numbers))) or not widths or widths[-1] != width or len(set(widths[:-1])) > 1:
         raise CheckpointError(
-            f"{path}: words are {width} wide and the layers {', '.join(map(str, widths)) or 'none'}. In an AWD-LSTM all "
-            "layers but the last are alike, and the last is as wide as the words."
+            f"{path}: words are {width} wide and the layers {', '.join(map(str, widths)) or 'none'}. In an AWD-LSTM "
+            "all layers but the last are alike, and the last is as wide as the words."
         )
     return widths
 
 
 def _classifier_sizes(tensors: dict[str, Tensor], path: Path) -> dict[str, Any]:
     """The head's layers, and whether there is dropout in them: it takes a number of its own."""
-    widths, rates = [], []
-    while (n := len(widths)) is not None and f"1.layers.{n}.0.weight" in tensors:
+    widths: list[int] = []
+    rates: list[float] = []
+    while f"1.layers.{(n := len(widths))}.0.weight" in tensors:
         dense = {at: tensors.get(f"1.layers.{n}.{at}.weight") for at in (1, 2)}
         at = next((at for at, matrix in dense.items() if matrix is not None and matrix.ndim == 2), None)
         matrix = dense.get(at or 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -43,8 +44,8 @@ CLASSIFIER_DROPOUT = {"output_p": 0.4, "hidden_p": 0.3, "input_p": 0.4, "embed_p
 class AWDLSTMConfig(VocabularyConfig):
     """
     hidden_size      of the words and of the last layer (fastai: emb_sz); layers between are `recurrent_size` wide
-    embed_p          how many words of the vocabulary vanish; input_p: numbers of their vectors; hidden_p: between layers;
-                     output_p: after the last; weight_p: connections from state to state
+    embed_p …        dropout of words of the vocabulary; input_p: of numbers in their vectors; hidden_p: between layers;
+                     output_p: after the last; weight_p: of connections from state to state
     out_bias         the language model's output has a bias
     lin_ftrs, ps     a classifier's layers between the summary and the labels, and the dropout before each of the rest
     seq_len          the window that a classifier reads at once
@@ -87,7 +88,9 @@ class AWDLSTMConfig(VocabularyConfig):
         if self.num_hidden_layers > MOST_LAYERS:  # before anything is made for each of them
             raise ConfigError(f"n_layers asks for {self.num_hidden_layers:,} layers; no model has so many.")
         if len(self.ps) != len(self.lin_ftrs) or not all(0 <= p <= 1 for p in self.ps):
-            raise ConfigError(f"ps must be {len(self.lin_ftrs)} dropout rates, one for each of lin_ftrs; it is {self.ps}.")
+            raise ConfigError(
+                f"ps must be {len(self.lin_ftrs)} dropout rates, one for each of lin_ftrs; it is {self.ps}."
+            )
         if any(width < 1 for width in self.lin_ftrs):
             raise ConfigError(f"lin_ftrs are widths of layers, 1 or more each; they are {self.lin_ftrs}.")
 
@@ -223,7 +226,7 @@ def build(config: AWDLSTMConfig, task: str) -> AWDLSTMModel:
                 DropConnectLSTM(reads, gives, batch_first=True, weight_dropout=config.weight_p),
                 config.hidden_p if n < config.num_hidden_layers - 1 else 0.0,
             )
-            for n, (reads, gives) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+            for n, (reads, gives) in enumerate(pairwise(widths))
         ),
         causal=True,
     )
@@ -247,7 +250,12 @@ def init(config: Config, module: nn.Module) -> None:
         if isinstance(part, nn.Embedding):
             nn.init.uniform_(part.weight, -0.1, 0.1)
         elif isinstance(part, BatchNorm):
-            for tensor, value in ((part.weight, 1.0), (part.bias, 1e-3), (part.running_mean, 0.0), (part.running_var, 1.0)):
+            for tensor, value in (
+                (part.weight, 1.0),
+                (part.bias, 1e-3),
+                (part.running_mean, 0.0),
+                (part.running_var, 1.0),
+            ):
                 nn.init.constant_(tensor, value)
         elif isinstance(part, nn.RNNBase):
             part.reset_parameters()

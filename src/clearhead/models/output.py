@@ -34,8 +34,8 @@ class Output:
     cross_attentions: tuple[Tensor, ...] | None = None
     encoder_hidden_states: tuple[Tensor, ...] | None = None
     encoder_attentions: tuple[Tensor, ...] | None = None
-    # in training, what regularisation pulls down: the mean square of the last layer's states (after dropout), and of how
-    # much they change from one step to the next
+    # in training, what regularisation pulls down: the mean square of the last layer's states, after dropout, and of
+    # how much they change from one step to the next
     activation_penalty: Tensor | None = None
     temporal_penalty: Tensor | None = None
 

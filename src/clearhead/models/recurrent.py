@@ -67,9 +67,7 @@ class RecurrentModel(StackModel):
         state: TensorState | None,
     ) -> Tensor:
         """The last layer's states, (batch, time, width)."""
-        hidden: Tensor = self.stack(
-            input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, state=state
-        )
+        hidden: Tensor = self.stack(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, state=state)
         return hidden
 
 

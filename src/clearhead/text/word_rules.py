@@ -5,9 +5,9 @@
 xxmaj    the next word begins with a capital          xxrep n c    the sign c, n times in a row
 xxup     the next word is all capitals                xxwrep n w   the word w, n times in a row
 
-fastai leaves cutting words to spaCy. Here a few rules do it that give nearly the same pieces: signs around a word are cut
-off one by one, unless what is left is in the vocabulary as it stands ("a.m.", ":)"); n't, 's and their like stand alone;
-hyphens, dashes and brackets inside a word part it.
+fastai leaves cutting words to spaCy. Here a few rules do it that give nearly the same pieces: signs around a word are
+cut off one by one, unless what is left is in the vocabulary as it stands ("a.m.", ":)"); n't, 's and their like stand
+alone; hyphens, dashes and brackets inside a word part it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)
 
 _CHUNK = re.compile(r"[^\S\n]*\n\s*|\S+")  # the end of a line, with the spaces around it; or what has none inside
 _REPEATED_SIGN = re.compile(r"(\S)\1{2,}")
-_REPEATED_WORD = re.compile(r"(?:(?<=\s)|^)(\w+)\s+(?:\1\s+)+\1(?!\w)")
+_REPEATED_WORD = re.compile(r"(?:\s|\A)(\w+)\s+(?:\1\s+)+\1(\W|\Z)")
 _APART = re.compile(r"[/#\\]")
 _ALL_CAPITALS = re.compile(r"[A-Z]+[^a-z\s]*")
 _ONE_CAPITAL = re.compile(r"[A-Z][^A-Z\s]*")
@@ -48,7 +48,7 @@ _INSIDE = re.compile(
 )
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A token, and the characters of the text that it stands for."""
 
     start: int
@@ -81,9 +81,9 @@ class WordRules:
     def __init__(self, known: Container[str] | None = None) -> None:
         self.known = known
         self._marks = {mark: known is None or mark in known for mark in SPECIAL}
-        self._chunks: dict[str, tuple[Piece, ...]] = {}  # what was cut before
+        self._chunks: dict[str, tuple[TextPiece, ...]] = {}  # what was cut before
 
-    def pieces(self, text: str) -> Iterator[Piece]:
+    def pieces(self, text: str) -> Iterator[TextPiece]:
         """The tokens of a text, in order. A mark stands for the first character of what it is about."""
         skipped = 0  # up to here a repeated word has spoken for the text
         repeated = dict(self._repeated_words(text))
@@ -95,8 +95,8 @@ class WordRules:
                 start, chunk = skipped, text[skipped : match.end()]
             if start in repeated:
                 count, word, skipped = repeated[start]
-                yield Piece(start, start + 1, WORDS_REPEATED)
-                yield Piece(start, start + 1, str(count))
+                yield TextPiece(start, start + 1, WORDS_REPEATED)
+                yield TextPiece(start, start + 1, str(count))
                 chunk = word
                 rest = text[skipped : match.end()] if skipped < match.end() else ""
                 yield from self._moved(start, chunk)
@@ -110,56 +110,60 @@ class WordRules:
 
     def _repeated_words(self, text: str) -> Iterator[tuple[int, tuple[int, str, int]]]:
         """Where a word comes three times or more: how often, the word, and the end of it all."""
-        if self._marks[WORDS_REPEATED]:
-            for match in _REPEATED_WORD.finditer(text):
-                if not _REPEATED_SIGN.search(match[1]):
-                    yield match.start(1), (len(match[0].split()), match[1], match.end())
+        match = _REPEATED_WORD.search(text) if self._marks[WORDS_REPEATED] else None
+        while match is not None:
+            go_on = match.end(1)
+            if not _REPEATED_SIGN.search(match[1]):  # those are no words any more
+                words = text[match.start(1) : match.start(2)].split()
+                yield match.start(1), (len(words), match[1], match.start(2))
+                go_on = match.end()
+            match = _REPEATED_WORD.search(text, go_on)
 
-    def _moved(self, start: int, chunk: str) -> Iterator[Piece]:
+    def _moved(self, start: int, chunk: str) -> Iterator[TextPiece]:
         pieces = self._chunks.get(chunk)
         if pieces is None:
             pieces = tuple(self._cut_chunk(chunk))
             if len(self._chunks) < self._MOST_CHUNKS:
                 self._chunks[chunk] = pieces
         for begin, end, token in pieces:
-            yield Piece(start + begin, start + end, token)
+            yield TextPiece(start + begin, start + end, token)
 
     # ---- one chunk: what stands between two spaces
 
-    def _cut_chunk(self, chunk: str) -> Iterator[Piece]:
+    def _cut_chunk(self, chunk: str) -> Iterator[TextPiece]:
         if chunk.isspace():
-            yield Piece(0, len(chunk), "\n" * chunk.count("\n"))
+            yield TextPiece(0, len(chunk), "\n" * chunk.count("\n"))
             return
         at = 0
         for match in _REPEATED_SIGN.finditer(chunk) if self._marks[REPEATED] else ():
             yield from self._apart(chunk, at, match.start())
-            yield Piece(match.start(), match.end(), REPEATED)
-            yield Piece(match.start(), match.end(), str(len(match[0])))
-            yield Piece(match.start(), match.end(), match[1].lower())
+            yield TextPiece(match.start(), match.end(), REPEATED)
+            yield TextPiece(match.start(), match.end(), str(len(match[0])))
+            yield TextPiece(match.start(), match.end(), match[1].lower())
             at = match.end()
         yield from self._apart(chunk, at, len(chunk))
 
-    def _apart(self, chunk: str, start: int, stop: int) -> Iterator[Piece]:
+    def _apart(self, chunk: str, start: int, stop: int) -> Iterator[TextPiece]:
         """Slashes, # and backslashes stand alone."""
         for match in _APART.finditer(chunk, start, stop):
             yield from self._with_case(chunk, start, match.start())
-            yield Piece(match.start(), match.end(), match[0])
+            yield TextPiece(match.start(), match.end(), match[0])
             start = match.end()
         yield from self._with_case(chunk, start, stop)
 
-    def _with_case(self, chunk: str, start: int, stop: int) -> Iterator[Piece]:
+    def _with_case(self, chunk: str, start: int, stop: int) -> Iterator[TextPiece]:
         """What its capitals say, then its words in lower case."""
         part = chunk[start:stop]
         if not part:
             return
         mark = CAPITALS if _ALL_CAPITALS.fullmatch(part) else CAPITAL if _ONE_CAPITAL.fullmatch(part) else None
         if mark is not None and len(part) > 1 and self._marks[mark]:
-            yield Piece(start, start + 1, mark)
+            yield TextPiece(start, start + 1, mark)
         lower = part.lower()
         if len(lower) != len(part):  # a letter that has no small one of its own
-            yield Piece(start, stop, lower)
+            yield TextPiece(start, stop, lower)
             return
-        yield from (Piece(start + begin, start + end, lower[begin:end]) for begin, end in self._words(lower))
+        yield from (TextPiece(start + begin, start + end, lower[begin:end]) for begin, end in self._words(lower))
 
     def _words(self, part: str) -> Iterator[tuple[int, int]]:
         """Where its words begin and end: signs are cut off on the left and on the right, then inside."""

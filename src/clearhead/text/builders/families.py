@@ -317,7 +317,11 @@ FAMILIES = (
         settings={"model_max_length": 512},
     ),
     TokenizerFamily(
-        "fastai", WordListFiles(TEMPLATE, saved_class=SAVED_CLASS), TOKENS, (SAVED_CLASS,), ("awd-lstm",),
+        "fastai",
+        WordListFiles(TEMPLATE, saved_class=SAVED_CLASS),
+        TOKENS,
+        (SAVED_CLASS,),
+        ("awd-lstm",),
     ),
 )
 _BY_NAME = {family.name: family for family in FAMILIES}

@@ -43,8 +43,10 @@ def train_tokenizer(
     """Trains a tokenizer on text files (paths, or a list of them) or on an iterable of texts.
 
     kind: "bpe" works on bytes like GPT-2 and never meets an unknown character; "wordpiece" works like BERT;
-    "unigram" works like T5; "words" takes the most frequent words whole, as fastai does. Strings in a list count as files when all of them look like file names.
-    min_frequency: how often a merge, or a word, must be seen (not used by unigram). special_tokens: further ones, never split.
+    "unigram" works like T5; "words" takes the most frequent words whole, as fastai does. Strings in a list count as
+    files when all of them look like file names.
+    min_frequency: how often a merge, or a word, must be seen (not used by unigram). special_tokens: further ones,
+    never split.
     lowercase: whether case is ignored; by default only wordpiece does.
     """
     check_choice("kind", kind, KINDS)

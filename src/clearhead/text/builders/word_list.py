@@ -57,8 +57,8 @@ def read_word_list(path: Path) -> list[str]:
     """The words of a vocabulary, in the order of their ids."""
     if path.suffix in (".pkl", ".pickle"):
         raise TokenizerError(
-            f"{path} is a pickle, which can run code when it is opened, and is not. Write the words as a JSON list where "
-            "you trust it: json.dump(list(vocab), open('vocab.json', 'w'))."
+            f"{path} is a pickle: opening it can run code, so it is not opened. Where you trust it, write the words as "
+            "a JSON list: json.dump(list(vocab), open('vocab.json', 'w'))."
         )
     words = files.read_json(path, TokenizerError)
     if not isinstance(words, list) or not words:
