@@ -26,7 +26,7 @@ def decoder_steps(backend: tokenizers.Tokenizer) -> list[dict[str, Any]]:
     try:
         state = backend.decoder.__getstate__()
     except Exception:  # the library's own class for: it is written in Python, and can be asked nothing
-        return [{"type": "Python"}]
+        return [{"type": "rules of its own"}]
     return flat(json.loads(state))
 
 
