@@ -144,6 +144,8 @@ MODELS = {f"{name} {task}": (name, task, {}) for name in FAMILIES for task in fa
         {"attention": "concat", "attention_window": 2, "input_feeding": True, "cell": "gru"},
     ),
     "rnn-seq2seq of one vector": ("rnn-seq2seq", "seq2seq-lm", {"attention": None, "feed_context": True}),
+    "awd-lstm": ("awd-lstm", "causal-lm", {"recurrent_size": 9}),
+    "awd-lstm that classifies": ("awd-lstm", "sequence-classification", {"recurrent_size": 9}),
     "xlm with languages, causal": ("xlm", "masked-lm", {"n_langs": 2, "causal": True}),
     "transformer pre-norm": ("transformer", "seq2seq-lm", {"norm_first": True, "final_norm": True}),
     "transformer with learned positions": ("transformer", "seq2seq-lm", {"positions": "learned", "activation": "gelu"}),
