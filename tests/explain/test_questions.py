@@ -22,6 +22,8 @@ MODELS = [
     ("bert", "question-answering"), ("bert", "multiple-choice"), ("bert", "features"), ("xlnet", "permutation-lm"),
     ("gpt2", "causal-lm"), ("gptj", "causal-lm"), ("transfo-xl", "causal-lm"), ("gpt2", "sequence-classification"),
     ("transformer", "seq2seq-lm"), ("t5", "seq2seq-lm"), ("bart", "sequence-classification"),
+    ("rnn-seq2seq", "seq2seq-lm"), ("rnn", "causal-lm"), ("rnn", "sequence-classification"),
+    ("rnn", "token-classification"), ("rnn", "features"),
 ]  # fmt: skip
 # What some models must be told besides the text.
 TOLD = {
@@ -68,10 +70,13 @@ def test_a_question_is_answered_where_it_fits_and_nowhere_else(family, task):
 def test_which_questions_fit():
     fits = {task: {n for n, q in QUESTIONS.items() if q.fits(model(f, task)) is None} for f, task in MODELS}
     every = set(QUESTIONS)
-    assert fits["causal-lm"] >= {"attention", "neurons"}
-    assert {n for n, q in QUESTIONS.items() if q.fits(model("gpt2", "causal-lm")) is None} == every - {"prediction"}
-    assert every - fits["masked-lm"] == {"next-token", "sampling", "beams", "cache"}
-    assert every - fits["seq2seq-lm"] == {"prediction"}
+    unanswered = {which: {n for n, q in QUESTIONS.items() if q.fits(model(*which)) is not None} for which in MODELS}
+    recurrent = {"gates", "alignment-steps"}
+    assert unanswered["gpt2", "causal-lm"] == unanswered["t5", "seq2seq-lm"] == {"prediction", *recurrent}
+    in_layers = {"query-key", "attention-steps", "ablation", "cache", "positions"}
+    assert unanswered["rnn-seq2seq", "seq2seq-lm"] == {"prediction", *in_layers}
+    assert unanswered["rnn", "causal-lm"] == {"prediction", "attention", "alignment-steps", *in_layers}
+    assert every - fits["masked-lm"] == {"next-token", "sampling", "beams", "cache", *recurrent}
     assert fits["multiple-choice"] == {"prediction", "positions", "parameters"}
     bare = TextPipeline(model("gpt2", "causal-lm").model, None, name="bare")
     assert {n for n, q in QUESTIONS.items() if q.fits(bare) is None} == {"positions", "parameters"}
@@ -92,6 +97,11 @@ SAME = [
     ("attention-steps", GPT, {"layer": 2}, lambda p: explain.attention_steps(p, TEXT, layer=2)),
     ("attention-steps", ("t5", "seq2seq-lm"), {"side": "decoder", "target": "a dog"},
      lambda p: explain.attention_steps(p, TEXT, side="decoder", target="a dog")),
+    ("alignment-steps", ("rnn-seq2seq", "seq2seq-lm"), {"k": 2, "target": "a dog"},
+     lambda p: explain.alignment_steps(p, TEXT, "a dog", 2)),
+    ("gates", ("rnn-seq2seq", "seq2seq-lm"), {"side": "encoder", "direction": "reverse"},
+     lambda p: explain.gates(p, TEXT, side="encoder", direction="reverse")),
+    ("gates", ("rnn-seq2seq", "seq2seq-lm"), {"target": "a dog"}, lambda p: explain.gates(p, TEXT, target="a dog")),
     ("ablation", GPT, {"layers": 1, "heads": "2", "position": 4, "chosen": "dog", "how": "mean", "k": 3},
      lambda p: explain.ablation(p, TEXT, layers=1, heads=2, position=4, chosen=" dog", how="mean", top_k=3)),
     ("ablation", ("t5", "seq2seq-lm"), {"side": "decoder", "target": "a dog"},
@@ -127,6 +137,10 @@ SAME = [
     ("neurons", ("t5", "seq2seq-lm"), {"target": "a dog"}, lambda p: explain.neurons(p, TEXT, target="a dog")),
     ("top-tokens", GPT, {"layer": 1, "neuron": 7, "k": 2, "around": 1},
      lambda p: explain.top_tokens(p, [TEXT], 1, 7, top=2, around=1)),
+    ("neuron-probe", GPT, {"property": "sentence-position", "layers": "1", "k": 2},
+     lambda p: explain.neuron_probe(p, [TEXT], "sentence-position", 1, top=2)),
+    ("gates", ("rnn", "causal-lm"), {"layer": 1, "direction": "forward", "k": 3, "max_new_tokens": 2},
+     lambda p: explain.gates(p, TEXT, 1, top=3, max_new_tokens=2)),
     ("factors", GPT, {"layers": "0,2", "factors": 3, "k": 2, "seed": 1, "max_new_tokens": 2},
      lambda p: explain.factors(p, TEXT, [0, 2], n=3, top=2, seed=1, max_new_tokens=2)),
     ("next-token", GPT, {"k": 3}, lambda p: explain.next_token(p, TEXT, 3)),

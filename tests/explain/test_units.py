@@ -132,7 +132,7 @@ def test_the_logit_lens_of_an_lstm(lstm):
 
 
 def test_a_model_without_attention_says_so(lstm):
-    for name in ("attention", "ablation", "walk", "attention-steps"):
+    for name in ("attention", "ablation", "attention-steps"):
         assert "attention" in (QUESTIONS[name].fits(lstm) or ""), name
     with pytest.raises(InputError, match="attention"):
         attention(lstm, "the cat")

@@ -106,6 +106,8 @@ def test_an_lstms_gates_are_its_formulas():
     torch.testing.assert_close(gate["hidden"], gate["output_gate"] * gate["cell"].tanh())
     h = torch.cat([torch.zeros(2, 1, 4), gate["hidden"][:, :-1]], 1)
     scores = x @ ours.weight_ih_l0.T + ours.bias_ih_l0 + h @ ours.weight_hh_l0.T + ours.bias_hh_l0
+    torch.testing.assert_close(gate["from_input"], x @ ours.weight_ih_l0.T + ours.bias_ih_l0)
+    torch.testing.assert_close(gate["from_state"], h @ ours.weight_hh_l0.T + ours.bias_hh_l0)
     torch.testing.assert_close(gate["input_gate"], scores[..., :4].sigmoid())
     torch.testing.assert_close(gate["forget_gate"], scores[..., 4:8].sigmoid())
     torch.testing.assert_close(gate["candidate"], scores[..., 8:12].tanh())

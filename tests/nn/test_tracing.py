@@ -238,8 +238,12 @@ def recurrent_shape(parts: list[str], body: Stack, places: tuple[int, int]) -> t
         case ["layers", n, "input" | "output" as which]:
             layer = body.layers[int(n)]
             return (*places, layer.rnn.input_size if which == "input" else layer.width)
+        case ["layers", n, *_, "from_input" | "from_state"]:  # of all gates, side by side
+            return (*places, body.layers[int(n)].rnn.weight_hh_l0.shape[0])
         case ["layers", n, *_]:
             return (*places, body.layers[int(n)].rnn.hidden_size)
+        case ["attention", "state"]:
+            return (*places, body.layers[-1].width)
         case ["attention", "scores" | "weights"]:
             return (*places, SOURCE)
         case ["embed", _]:

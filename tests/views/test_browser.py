@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from clearhead.explain.ablation import ablation
+from clearhead.explain.alignment_steps import alignment_steps
 from clearhead.explain.attention import attention
 from clearhead.explain.attention_steps import attention_steps
 from clearhead.explain.beams import beams
 from clearhead.explain.caching import caching
+from clearhead.explain.gates import gates
 from clearhead.explain.hidden_states import hidden_states
+from clearhead.explain.neuron_probe import neuron_probe
 from clearhead.explain.neurons import neurons, top_tokens
 from clearhead.explain.next_token import next_token
 from clearhead.explain.parameters import parameters
@@ -132,6 +135,8 @@ def findings(pipe):
         saliency(pipe, TEXT, max_new_tokens=2),
         hidden_states(pipe, TEXT), hidden_states(pipe, TEXT, positions=-1, candidates=[" cat", " mat"]),
         next_token(pipe, TEXT), walk(pipe, TEXT), neurons(pipe, TEXT, top=6), top_tokens(pipe, [TEXT], 0, 1),
+        gates(tiny_pipeline("rnn"), TEXT), neuron_probe(pipe, [TEXT, CHANGED]),
+        alignment_steps(tiny_pipeline("rnn-seq2seq"), TEXT, "a dog sat"),
         finding_of("factors", model="small", tokens=tokens, factors=np.eye(2, len(tokens)), error=0.1,
                    weights=np.array([0.7, 0.3])),
         similarity(pipe, TEXT, tiny_pipeline("bert"), unbiased=True), patching(pipe, TEXT, CHANGED),
@@ -158,7 +163,7 @@ def test_every_kind_is_drawn_and_answers_the_pointer(findings, tmp_path):
         assert figure["wide"] <= 0, f"{kind} is wider than its frame"
         assert abs(figure["height"] - figure["inner"]) < 8, f"{kind} does not fill its frame"
         assert figure["tip"], kind
-    for kind in ("attention", "ablation", "hidden-states", "comparison", "similarity", "patching", "neurons"):
+    for kind in ("attention", "ablation", "hidden-states", "comparison", "similarity", "patching", "neurons", "gates"):
         assert seen[kind]["pinned"], kind
 
 

@@ -15,7 +15,8 @@ from clearhead.errors import InputError
 from clearhead.explain.ablation import ablation
 from clearhead.explain.finding import Finding
 from clearhead.explain.next_token import Candidate, NextTokens
-from clearhead.explain.walk import Column, Vector, Walk, WalkStep, walk
+from clearhead.explain.token_path import Column, Vector, WalkStep
+from clearhead.explain.walk import Walk, walk
 from clearhead.views import page as pages
 from clearhead.views.page import WEB, compact, fragment, modules, page, script_json
 from tests.programs import need_node

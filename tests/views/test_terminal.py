@@ -8,12 +8,15 @@ import pytest
 from rich.console import Console
 
 from clearhead.explain.ablation import ablation
+from clearhead.explain.alignment_steps import alignment_steps
 from clearhead.explain.attention import attention
 from clearhead.explain.attention_steps import attention_steps
 from clearhead.explain.beams import beams
 from clearhead.explain.caching import caching
 from clearhead.explain.factors import factors
+from clearhead.explain.gates import gates
 from clearhead.explain.hidden_states import hidden_states
+from clearhead.explain.neuron_probe import neuron_probe
 from clearhead.explain.neurons import neurons, top_tokens
 from clearhead.explain.next_token import next_token
 from clearhead.explain.parameters import parameters
@@ -46,6 +49,9 @@ def findings(pipe):
         saliency(pipe, TEXT, max_new_tokens=2),
         hidden_states(pipe, TEXT), hidden_states(pipe, TEXT, positions=-1, candidates=[" cat", " mat"]),
         next_token(pipe, TEXT), walk(pipe, TEXT), neurons(pipe, TEXT, top=6), top_tokens(pipe, [TEXT], 0, 1),
+        neuron_probe(pipe, [TEXT, CHANGED]), neuron_probe(pipe, ['a "cat" sat', 'the "dog" ran'], "inside-quotes"),
+        gates(tiny_pipeline("rnn"), TEXT), walk(tiny_pipeline("rnn", cell="gru"), TEXT),
+        alignment_steps(tiny_pipeline("rnn-seq2seq"), TEXT, "a dog sat"), walk(tiny_pipeline("rnn-seq2seq"), TEXT),
         similarity(pipe, TEXT), similarity(pipe, TEXT, tiny_pipeline("bert")), patching(pipe, TEXT, CHANGED),
         patching(pipe, TEXT, CHANGED, tap="attention.heads"),
         patching(pipe, TEXT, CHANGED, layers=1, positions=[[1, 2], 3], answer=" cat"),

@@ -1,14 +1,17 @@
 """From a trace to a finding: plain dataclasses of numbers and strings, which views draw."""
 
 from clearhead.explain.ablation import Ablation, ablation
+from clearhead.explain.alignment_steps import AlignmentSteps, alignment_steps
 from clearhead.explain.attention import AttentionWeights, HeadSummary, attention
 from clearhead.explain.attention_steps import AttentionSteps, attention_steps
 from clearhead.explain.beams import Beams, beams
 from clearhead.explain.caching import Caching, caching
 from clearhead.explain.factors import Factors, factors
 from clearhead.explain.finding import Finding
+from clearhead.explain.gates import GatesOverTime, gates
 from clearhead.explain.hidden_states import Comparison, HiddenStates, hidden_states
 from clearhead.explain.induction import induction_scores
+from clearhead.explain.neuron_probe import NeuronProbe, neuron_probe
 from clearhead.explain.neurons import Neurons, TopTokens, neurons, top_tokens
 from clearhead.explain.next_token import NextTokens, next_token
 from clearhead.explain.parameters import Parameters, parameters
@@ -24,6 +27,7 @@ from clearhead.units import TokenUnit, WrittenUnit
 
 __all__ = [
     "Ablation",
+    "AlignmentSteps",
     "AttentionSteps",
     "AttentionWeights",
     "Beams",
@@ -31,8 +35,10 @@ __all__ = [
     "Comparison",
     "Factors",
     "Finding",
+    "GatesOverTime",
     "HeadSummary",
     "HiddenStates",
+    "NeuronProbe",
     "Neurons",
     "NextTokens",
     "Parameters",
@@ -48,13 +54,16 @@ __all__ = [
     "Walk",
     "WrittenUnit",
     "ablation",
+    "alignment_steps",
     "attention",
     "attention_steps",
     "beams",
     "caching",
     "factors",
+    "gates",
     "hidden_states",
     "induction_scores",
+    "neuron_probe",
     "neurons",
     "next_token",
     "parameters",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.errors import InputError
 from clearhead.explain.attention_site import AttentionSide, AttentionSite, attention_site
-from clearhead.explain.capabilities import has_attention, has_probabilities, reads_one_input
+from clearhead.explain.capabilities import has_heads, has_probabilities, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count
 from clearhead.explain.inference import eval_mode
@@ -92,6 +92,8 @@ def ablation(
         raise InputError(say("explain.choose_a_label", labels=labels))
     if target is None and position is None and answer.writes:
         target = ""  # the first token that would be written
+    if (reason := has_heads(pipe)) is not None:
+        raise InputError(reason)
     site = attention_site(pipe, text, pair, target, side)
     layers, heads = site.layers(layers), site.heads(heads)
     where = answer.position(site.reading, position)
@@ -154,7 +156,7 @@ def _answer(pipe: Pipeline, text: str, second: str | None, chosen: str | None, k
 
 QUESTION = Question(
     name="ablation", kind="ablation", group="attention", answer=_answer,
-    checks=(reads_one_input, has_attention, has_probabilities), second="pair",
+    checks=(reads_one_input, has_heads, has_probabilities), second="pair",
     params=(
         LAYERS, HEADS, ANSWER_POSITION, chosen_word("ablation.chosen"),
         Setting(name="how", key="ablation.how", type=Literal["zero", "mean"], default="zero"), SIDE, TARGET,

@@ -66,7 +66,8 @@ class AttentionWeights(Finding):
     tokens      what looks (queries): tokens, or whole words. Of "cross", what is written at each step (`text`), with
                 what has just been read (`read`)
     keys        what is looked at; of a model with a memory, all that it has_memory comes first as one
-    weights     (layers, heads, query, key): each row sums to one
+    weights     (layers, heads, query, key): each row sums to one. Of attention over encoder states, which has neither
+                layers nor heads, one of each
     summaries   a line for each head, always by tokens
     """
 
@@ -140,7 +141,7 @@ def attention(
     def keeper(layer: int) -> Any:
         def keep(weights: Tensor) -> Tensor:  # (1, heads, query, key); of a memory, more keys than the text has
             nonlocal has_memory
-            picked = weights[0, heads].float()
+            picked = (weights if weights.ndim == 4 else weights[:, None])[0, heads].float()
             past = picked.shape[-1] - len(keys)
             own, memory = picked[..., past:], picked[..., :past]
             on_memory = memory.sum(-1, keepdim=True) if past else None

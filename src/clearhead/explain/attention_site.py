@@ -42,28 +42,37 @@ class AttentionSite:
         return written_rows(self.pipe, self.reading) if self.side == "cross" else self.queries
 
     @property
+    def of_states(self) -> Any:
+        """The one attention of a recurrent decoder, over the encoder's states; None where layers have their own."""
+        return getattr(self.stack, "attention", None) if self.side == "cross" else None
+
+    @property
     def prefix(self) -> str:
         """What the trace names of its stack begin with."""
         return "" if self.side == "self" else "encoder." if self.side == "encoder" else "decoder."
 
     def tap(self, layer: int, tensor: str) -> str:
         """The name under which a trace knows a tensor of this attention."""
+        if self.of_states is not None:
+            return f"{self.prefix}attention.{tensor}"
         return f"{self.prefix}layers.{layer}.{'cross_attention' if self.side == 'cross' else 'attention'}.{tensor}"
 
     def module(self, layer: int) -> Any:
         """The attention itself; None in a layer without one."""
+        if self.of_states is not None:
+            return self.of_states
         block = self.stack.layers[layer]
         return getattr(block, "cross_attention" if self.side == "cross" else "attention", None)
 
     @property
     def head_count(self) -> int:
         """How many heads a layer has; 0 where it attends to nothing."""
-        return int(getattr(self.module(0), "heads", 0))
+        return 1 if self.of_states is not None else int(getattr(self.module(0), "heads", 0))
 
     def layers(self, layers: Indices) -> list[int]:
         """The numbers of the layers that are meant."""
         owner = {"self": "model", "encoder": "encoder"}.get(self.side, "decoder")
-        count = len(self.stack.layers)
+        count = 1 if self.of_states is not None else len(self.stack.layers)
         return checked_indices("layer", layers, count, say(f"explain.{owner}_has_layers", count=count))
 
     def heads(self, heads: Indices) -> list[int]:
@@ -77,7 +86,8 @@ class AttentionSite:
         model: Any = self.pipe.model
         if not model.is_encoder_decoder or self.side == "encoder":
             return {}
-        return {"encoder_outputs": model.encode(self.reading.inputs["input_ids"], None, None)}
+        said = model.encode(self.reading.inputs["input_ids"], None, None)
+        return {"encoder_outputs": said} if isinstance(said, Tensor) else {}  # a recurrent one hands over states too
 
 
 def attention_site(pipe: Pipeline, text: str, pair: str | None, target: str | None, side: str) -> AttentionSite:

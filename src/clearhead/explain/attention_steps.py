@@ -14,7 +14,7 @@ import numpy as np
 
 from clearhead.errors import InputError
 from clearhead.explain.attention_site import AttentionSide, attention_site, row_columns, row_names
-from clearhead.explain.capabilities import has_attention, no_segment_memory, reads_one_input
+from clearhead.explain.capabilities import has_heads, no_segment_memory, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.inference import call, eval_mode
 from clearhead.explain.query_key import adds
@@ -71,6 +71,8 @@ def attention_steps(
     pipe: Pipeline, text: str, pair: str | None = None, target: str | None = None, layer: int = 0, side: str = "auto"
 ) -> AttentionSteps:
     """One layer's attention, from its input to its output. The arguments are those of `attention`."""
+    if (reason := has_heads(pipe)) is not None:
+        raise InputError(reason)
     site = attention_site(pipe, text, pair, target, side)
     (layer,), _ = site.layers([layer]), site.heads(None)
     part = site.module(layer)
@@ -97,5 +99,5 @@ def attention_steps(
 
 QUESTION = Question(
     name="attention-steps", kind="attention-steps", group="attention", answer=attention_steps,
-    checks=(reads_one_input, has_attention, no_segment_memory), second="pair", params=(LAYER, SIDE, TARGET),
+    checks=(reads_one_input, has_heads, no_segment_memory), second="pair", params=(LAYER, SIDE, TARGET),
 )  # fmt: skip

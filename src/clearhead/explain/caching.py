@@ -90,8 +90,8 @@ def caching(pipe: Pipeline, text: str, max_new_tokens: int | None = 12) -> Cachi
     model = pipe.model
     if not pipe.model.can_generate:
         raise InputError(say("explain.does_not_write", task=pipe.model.task))
-    if hasattr(model.config, "mem_len"):
-        raise InputError(say("explain.memory_for_cache", family=model.family.title))
+    if (reason := has_kv_cache(pipe)) is not None:
+        raise InputError(reason)
     if max_new_tokens == 0:
         raise InputError(say("explain.nothing_written"))
     written = continued(pipe, text, max_new_tokens=max_new_tokens)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clearhead.errors import ClearheadError
+from clearhead.explain.recurrence import recurrent_layers
 from clearhead.explain.scores import answer_scores
 from clearhead.messages import Message, say
 from clearhead.pipeline import Pipeline
@@ -39,11 +40,41 @@ def reads_one_input(pipe: Pipeline) -> Reason:
 
 
 def has_attention(pipe: Pipeline) -> Reason:
-    return _has_part(pipe, "attention")
+    return None if _attends_to_states(pipe) else _has_part(pipe, "attention")
 
 
-def has_feed_forward(pipe: Pipeline) -> Reason:
-    return _has_part(pipe, "feedforward")
+def has_heads(pipe: Pipeline) -> Reason:
+    """Attention in the layers, with queries, keys and heads."""
+    return (
+        say("explain.attends_to_states", family=pipe.model.family.title)
+        if _attends_to_states(pipe)
+        else (_has_part(pipe, "attention"))
+    )
+
+
+def has_recurrent_attention(pipe: Pipeline) -> Reason:
+    """Attention over an encoder's states."""
+    if _attends_to_states(pipe):
+        return None
+    if recurrent_layers(pipe.model):
+        return say("explain.looks_at_no_states", family=pipe.model.family.title)
+    return say("explain.attends_in_layers", family=pipe.model.family.title)
+
+
+def _attends_to_states(pipe: Pipeline) -> bool:
+    return getattr(pipe.model.output_stack, "attention", None) is not None
+
+
+def has_attention_or_recurrence(pipe: Pipeline) -> Reason:
+    return None if recurrent_layers(pipe.model) else has_attention(pipe)
+
+
+def has_neurons(pipe: Pipeline) -> Reason:
+    return None if recurrent_layers(pipe.model) else _has_part(pipe, "feedforward")
+
+
+def has_recurrence(pipe: Pipeline) -> Reason:
+    return None if recurrent_layers(pipe.model) else say("explain.no_recurrence", family=pipe.model.family.title)
 
 
 def _has_part(pipe: Pipeline, part: str) -> Reason:
@@ -92,7 +123,13 @@ def no_segment_memory(pipe: Pipeline) -> Reason:
 def has_kv_cache(pipe: Pipeline) -> Reason:
     if hasattr(pipe.model.config, "mem_len"):
         return say("explain.memory_for_cache", family=pipe.model.family.title)
+    if recurrent_layers(pipe.model):
+        return say("explain.state_for_cache", family=pipe.model.family.title)
     return has_attention(pipe)
+
+
+def has_positions(pipe: Pipeline) -> Reason:
+    return say("explain.order_in_state", family=pipe.model.family.title) if recurrent_layers(pipe.model) else None
 
 
 def need_sklearn(what: Message) -> None:

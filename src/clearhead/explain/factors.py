@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import has_feed_forward, has_sklearn, need_sklearn, reads_one_input
+from clearhead.explain.activations import StackSide, activations_of, side_or_none
+from clearhead.explain.capabilities import has_neurons, has_sklearn, need_sklearn, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count
-from clearhead.explain.neurons import StackSide, activations_of, side_or_none
 from clearhead.explain.question import Question
 from clearhead.explain.settings import LAYERS, NEW_TOKENS, SEED, STACK, TARGET, Setting, count
 from clearhead.messages import say
@@ -129,7 +129,7 @@ def _answer(pipe: Pipeline, text: str, second: str | None, k: int, side: str, **
 
 QUESTION = Question(
     name="factors", kind="factors", group="neurons", answer=_answer,
-    checks=(reads_one_input, has_feed_forward, has_sklearn), second="pair",
+    checks=(reads_one_input, has_neurons, has_sklearn), second="pair",
     params=(
         LAYERS, Setting(name="factors", key="factors.factors", type=int, least=1, most=64), count("factors.k", 8),
         SEED, STACK, TARGET, NEW_TOKENS,

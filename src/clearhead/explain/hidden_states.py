@@ -143,8 +143,7 @@ def hidden_states(
     tokens, source, causal = reading.outputs, reading.units if reading.target else [], model.is_causal
     predicts: Literal["next", "here"] = "next" if causal else "here"
     at = _positions(pipe, tokens, positions, causal, one=candidates is not None)
-    states = _states(pipe, reading, at)  # (layers, positions, width)
-    layers = list(range(len(states)))
+    layers, states = _states(pipe, reading, at)
     if candidates is not None:
         if chosen is not None:
             raise InputError(say("explain.chosen_or_candidates"))
@@ -204,8 +203,11 @@ def _positions(pipe: Pipeline, tokens: list[TokenUnit], wanted: Indices, causal:
     return masks[:1] if one else masks
 
 
-def _states(pipe: Pipeline, reading: Reading, at: list[int]) -> Tensor:
-    """(layers, positions, width): after the embedding and after each layer. Only these positions are kept."""
+def _states(pipe: Pipeline, reading: Reading, at: list[int]) -> tuple[list[int], Tensor]:
+    """The layers whose states the head could read, and these states: (layers, positions, width), nowhere else.
+
+    0 is the embedding. Layers of another width than the last (recurrent ones may be) say nothing to the head.
+    """
     prefix = "decoder." if pipe.model.is_encoder_decoder else ""
     states: list[Tensor] = []
 
@@ -213,11 +215,15 @@ def _states(pipe: Pipeline, reading: Reading, at: list[int]) -> Tensor:
         states.append(hidden[0, at])
         return hidden
 
-    layers = range(len(pipe.model.output_stack.layers))
-    names = [f"{prefix}layers.0.input", *(f"{prefix}layers.{n}.output" for n in layers)]
+    stack = pipe.model.output_stack
+    last = len(stack.layers) - 1
+    # the head reads the last layer, or what a recurrent decoder makes of it and of what it has looked at
+    final = f"layers.{last}.output" if stack.final_norm is not None else stack.last_tap
+    names = [f"{prefix}{name}" for name in ("layers.0.input", *(f"layers.{n}.output" for n in range(last)), final)]
     with eval_mode(pipe.model), trace(pipe.model, replace=dict.fromkeys(names, keep)):
         call(pipe, reading, logits_to_keep=1)
-    return torch.stack(states)
+    layers = [n for n, state in enumerate(states) if state.shape[-1] == states[-1].shape[-1]]
+    return layers, torch.stack([states[n] for n in layers])
 
 
 def _wanted(

@@ -1,7 +1,5 @@
-"""What the neurons of the feed-forward layers do: how strongly each fires at each token, which fire together, and
-what excites one of them most over a whole corpus.
-
-A neuron is one number of the widened vector, after the activation: (layer, index) in `layers.N.feedforward.hidden`.
+"""What the neurons of the layers do: how strongly each fires at each token, which fire together, and what excites one
+of them most over a whole corpus. What a neuron is: activations.py.
 """
 
 from __future__ import annotations
@@ -10,29 +8,21 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.capabilities import has_feed_forward, has_tokenizer, need_sklearn, reads_one_input
-from clearhead.explain.continuation import continued
+from clearhead.explain.activations import StackSide, activations_of, check_side, corpus_activations, side_or_none
+from clearhead.explain.capabilities import has_neurons, has_tokenizer, need_sklearn, reads_one_input
 from clearhead.explain.finding import Finding
-from clearhead.explain.indices import Indices, checked_count, checked_index, checked_indices
-from clearhead.explain.inference import eval_mode
+from clearhead.explain.indices import Indices, checked_count, checked_index
 from clearhead.explain.question import Question
 from clearhead.explain.settings import LAYER, LAYERS, NEW_TOKENS, SEED, STACK, TARGET, Setting, count
 from clearhead.explain.word_choice import lines_of
 from clearhead.messages import say
-from clearhead.nn.stack import Stack
-from clearhead.nn.tracing import trace
-from clearhead.pipeline import Pipeline, Reading
-from clearhead.text.units import units_of_ids
+from clearhead.pipeline import Pipeline
 from clearhead.units import Unit
-
-StackSide = Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -178,155 +168,31 @@ def top_tokens(
         raise InputError(say("explain.texts_is_a_list"))
     checked_count("around", around, least=0)
     side = check_side(pipe, side, "encoder")
-    stack = _stack(pipe, side)
-    depth, width = len(stack.layers), stack.blocks[0].feedforward.up.out_features
-    layer = checked_index("layer", layer, depth, say("explain.there_are_layers", count=depth))
-    neuron = checked_index("neuron", neuron, width, say("explain.layer_has_neurons", count=width))
     best: list[tuple[float, int, NeuronContext]] = []  # the weakest on top
     order = itertools.count(0, -1)  # of two that are equally strong, the earlier one stays
     read_texts = token_count = truncated = fired = 0
     total = 0.0
-    with eval_mode(pipe.model):
-        corpus = iter(texts)
-        while group := list(itertools.islice(corpus, 1 if side == "decoder" else batch_size)):
-            readings = [_one(pipe, text, side) for text in group]
-            for (reading, shortened), values in zip(readings, _fired(pipe, readings, layer, neuron, side), strict=True):
-                tokens = reading.target if side == "decoder" else reading.units
-                token_count, truncated = token_count + len(tokens), truncated + shortened
-                total, fired = total + float(values.sum()), fired + int((values > 0).sum())
-                for n in np.argsort(-values, kind="stable")[:top]:
-                    entry = float(values[n]), next(order)
-                    if len(best) == top and entry < best[0][:2]:
-                        break
-                    begin, end = max(0, int(n) - around), int(n) + around + 1
-                    context = NeuronContext(
-                        read_texts, int(n), entry[0], tokens[begin:end], int(n) - begin, values[begin:end].tolist()
-                    )
-                    (heapq.heappushpop if len(best) == top else heapq.heappush)(best, (*entry, context))
-                read_texts += 1
+    for one in corpus_activations(pipe, texts, layer, side, batch_size):
+        layer, width, tokens = one.layers[0], len(one.activations), one.tokens
+        neuron = checked_index("neuron", neuron, width, say("explain.layer_has_neurons", count=width))
+        values = one.activations[neuron]
+        token_count, truncated = token_count + len(tokens), truncated + one.truncated
+        total, fired = total + float(values.sum()), fired + int((values > 0).sum())
+        for n in np.argsort(-values, kind="stable")[:top]:
+            entry = float(values[n]), next(order)
+            if len(best) == top and entry < best[0][:2]:
+                break
+            begin, end = max(0, int(n) - around), int(n) + around + 1
+            context = NeuronContext(
+                read_texts, int(n), entry[0], tokens[begin:end], int(n) - begin, values[begin:end].tolist()
+            )
+            (heapq.heappushpop if len(best) == top else heapq.heappush)(best, (*entry, context))
+        read_texts += 1
     if not token_count:
         raise InputError(say("explain.no_texts"))
     contexts = [entry[2] for entry in sorted(best, key=lambda entry: entry[:2], reverse=True)]
     mean, firing_rate = total / token_count, fired / token_count
     return TopTokens(pipe.name, side, layer, neuron, contexts, read_texts, token_count, truncated, mean, firing_rate)
-
-
-# ---- what factors need too
-
-
-@dataclass(frozen=True)
-class Activations:
-    """
-    activations   (neurons of all layers, tokens)
-    widths        how many neurons each layer has
-    """
-
-    side: StackSide | None
-    tokens: Sequence[Unit]
-    layers: list[int]
-    widths: list[int]
-    activations: np.ndarray
-
-    def name(self, row: int) -> tuple[int, int]:
-        """(layer, index) of a row."""
-        n = 0
-        while row >= self.widths[n]:
-            row, n = row - self.widths[n], n + 1
-        return self.layers[n], row
-
-
-def activations_of(
-    pipe: Pipeline,
-    text: str,
-    layers: Indices,
-    *,
-    side: StackSide | None,
-    pair: str | None,
-    target: str | None,
-    max_new_tokens: int | None,
-) -> Activations:
-    """The activations of some layers over a text and, where it is asked for, over what the model writes after it."""
-    side = check_side(pipe, side, "decoder")
-    model = pipe.model
-    depth = len(_stack(pipe, side).layers)
-    chosen = checked_indices("layer", layers, depth, say("explain.there_are_layers", count=depth))
-    translates = model.is_encoder_decoder and model.can_generate
-    if target is not None or (translates and side == "decoder") or (max_new_tokens and model.can_generate):
-        reading = continued(pipe, text, pair, target, max_new_tokens).reading
-    elif translates:  # the encoder has read before anything is written
-        reading = pipe.read(text, pair, "")
-    else:
-        reading = continued(pipe, text, pair, None, max_new_tokens or 0).reading
-    names = [f"{side + '.' if side else ''}layers.{n}.feedforward.hidden" for n in chosen]
-    with eval_mode(model), trace(model, *names, detach=True) as seen:
-        _through(pipe, reading.inputs, side)
-    hidden = [seen[name][0].float().cpu().numpy() for name in names]  # (time, width) each
-    if not all(np.isfinite(part).all() for part in hidden):
-        raise InputError(say("explain.not_finite"))
-    tokens = reading.target if side == "decoder" else reading.units
-    return Activations(side, tokens, chosen, [part.shape[1] for part in hidden], np.concatenate(hidden, axis=1).T)
-
-
-def check_side(pipe: Pipeline, side: StackSide | None, default: StackSide) -> StackSide | None:
-    if not pipe.model.is_encoder_decoder:
-        if side is not None:
-            raise InputError(say("explain.side_of_one_stack"))
-        return None
-    if side not in (None, "encoder", "decoder"):
-        raise InputError(say("explain.encoder_or_decoder", side=repr(side)))
-    return side or default
-
-
-def _stack(pipe: Pipeline, side: StackSide | None) -> Stack:
-    return pipe.model.stacks[side or ""]
-
-
-def _through(pipe: Pipeline, inputs: dict[str, Tensor], side: StackSide | None) -> None:
-    """Run the layers."""
-    model: Any = pipe.model
-    if model.is_encoder_decoder:
-        memory = model.encode(inputs["input_ids"], inputs.get("attention_mask"), None)
-        if side == "decoder":
-            model.decoder(inputs["decoder_input_ids"], memory=memory)
-        return
-    run = model.stack if model.stack.embed.reads_tokens else model  # without scoring any words
-    run(**inputs)
-
-
-def _one(pipe: Pipeline, text: Any, side: StackSide | None) -> tuple[Reading, bool]:
-    """How one text of a corpus is read, and whether it was too long and is cut."""
-    if side == "decoder":
-        if not isinstance(text, tuple | list) or len(text) != 2:
-            raise InputError(say("explain.decoder_needs_pairs"))
-        return pipe.read(text[0], target=text[1]), False
-    if not isinstance(text, str) or not text.strip():
-        raise InputError(say("explain.corpus_text", value=repr(text)))
-    tokenizer, most = pipe.tokenizer, _stack(pipe, side).embed.max_length
-    ids = tokenizer.encode(text)
-    kept = ids[:most]
-    return Reading({"input_ids": torch.tensor([kept])}, units_of_ids(tokenizer, kept, text), []), len(ids) > len(kept)
-
-
-def _fired(
-    pipe: Pipeline, readings: list[tuple[Reading, bool]], layer: int, neuron: int, side: StackSide | None
-) -> Iterator[np.ndarray]:
-    """One neuron at every token of each text."""
-    model = pipe.model
-    name = f"{side + '.' if side else ''}layers.{layer}.feedforward.hidden"
-    rows = [reading.inputs["input_ids"][0].tolist() for reading, _ in readings]
-    inputs = readings[0][0].inputs
-    if side != "decoder":
-        pad, longest = model.config.pad_token_id or 0, max(map(len, rows))
-        inputs = {"input_ids": torch.tensor([row + [pad] * (longest - len(row)) for row in rows], device=model.device)}
-        causal = not side and model.is_causal  # which does not see what comes after a text
-        if not causal and min(map(len, rows)) < longest:
-            real = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-            inputs["attention_mask"] = torch.tensor(real, device=model.device)
-    with trace(model, name, detach=True) as seen:
-        _through(pipe, inputs, side)
-    values = seen[name][..., neuron].float().cpu().numpy()  # (texts, time)
-    for (reading, _), row in zip(readings, values, strict=True):
-        yield row[: len(reading.target if side == "decoder" else reading.units)]
 
 
 def _clusters(activations: np.ndarray, groups: int, seed: int) -> np.ndarray:
@@ -368,13 +234,9 @@ def _excited(pipe: Pipeline, text: str, layer: int, side: StackSide | None) -> i
     return fired.neurons[int((values.max(axis=1) - values.mean(axis=1)).argmax())][1]
 
 
-def side_or_none(side: str) -> Any:
-    return None if side == "auto" else side
-
-
 QUESTION = Question(
     name="neurons", kind="neurons", group="neurons", answer=_answer,
-    checks=(reads_one_input, has_feed_forward), second="pair",
+    checks=(reads_one_input, has_neurons), second="pair",
     params=(
         LAYERS, count("neurons.k", 50),
         Setting(name="clusters", key="neurons.clusters", type=int, least=1, most=100), SEED, STACK, TARGET, NEW_TOKENS,
@@ -382,7 +244,7 @@ QUESTION = Question(
 )  # fmt: skip
 TOP_TOKENS_QUESTION = Question(
     name="top-tokens", kind="top-tokens", group="neurons", answer=_answer_top_tokens,
-    checks=(reads_one_input, has_tokenizer, has_feed_forward),
+    checks=(reads_one_input, has_tokenizer, has_neurons),
     params=(
         replace(LAYER, default=-1), Setting(name="neuron", key="top-tokens.neuron", type=int),
         count("top-tokens.k", 10),

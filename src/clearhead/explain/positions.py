@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.explain.capabilities import has_positions
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_count, checked_index
 from clearhead.explain.inference import eval_mode
@@ -81,6 +82,8 @@ def positions(pipe: Pipeline, length: int = 64, layer: int = 0) -> Positions:
     layer   where each layer has numbers of its own (UMT5, BERT's relative keys): which one is read
     """
     checked_count("length", length, least=2)
+    if (reason := has_positions(pipe)) is not None:
+        raise InputError(reason)
     model = pipe.model
     schemes: list[PositionScheme] = []
     with eval_mode(model):
@@ -162,7 +165,7 @@ def _answer(pipe: Pipeline, text: str, second: None, length: int, layer: int) ->
 
 
 QUESTION = Question(
-    name="positions", kind="positions", group="model", answer=_answer, text=False,
+    name="positions", kind="positions", group="model", answer=_answer, checks=(has_positions,), text=False,
     params=(
         Setting(name="length", key="positions.length", type=int, default=64, least=2, most=2048),
         replace(LAYER, key="positions.layer"),

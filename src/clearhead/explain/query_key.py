@@ -10,7 +10,7 @@ import numpy as np
 
 from clearhead.errors import InputError
 from clearhead.explain.attention_site import AttentionSide, attention_site
-from clearhead.explain.capabilities import has_attention, no_segment_memory, reads_one_input
+from clearhead.explain.capabilities import has_heads, no_segment_memory, reads_one_input
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_index
 from clearhead.explain.inference import call, eval_mode
@@ -79,6 +79,8 @@ def query_key(
 
     position   which token asks, counted from the end if negative; the rest as for `attention`
     """
+    if (reason := has_heads(pipe)) is not None:
+        raise InputError(reason)
     site = attention_site(pipe, text, pair, target, side)
     (layer,), (head,) = site.layers([layer]), site.heads([head])
     units = len(site.queries)
@@ -115,6 +117,6 @@ def adds(stack: Stack, attention: Any) -> bool:
 
 QUESTION = Question(
     name="query-key", kind="query-key", group="attention", answer=query_key,
-    checks=(reads_one_input, has_attention, no_segment_memory), second="pair",
+    checks=(reads_one_input, has_heads, no_segment_memory), second="pair",
     params=(LAYER, HEAD, replace(POSITION, default=-1), SIDE, TARGET),
 )  # fmt: skip

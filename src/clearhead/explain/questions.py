@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.explain.ablation import QUESTION as ABLATION
+from clearhead.explain.alignment_steps import QUESTION as ALIGNMENT_STEPS
 from clearhead.explain.attention import QUESTION as ATTENTION
 from clearhead.explain.attention_steps import QUESTION as ATTENTION_STEPS
 from clearhead.explain.beams import QUESTION as BEAMS
 from clearhead.explain.caching import QUESTION as CACHE
 from clearhead.explain.factors import QUESTION as FACTORS
+from clearhead.explain.gates import QUESTION as GATES
 from clearhead.explain.hidden_states import COMPARISON_QUESTION as COMPARISON
 from clearhead.explain.hidden_states import QUESTION as HIDDEN_STATES
+from clearhead.explain.neuron_probe import QUESTION as NEURON_PROBE
 from clearhead.explain.neurons import QUESTION as NEURONS
 from clearhead.explain.neurons import TOP_TOKENS_QUESTION as TOP_TOKENS
 from clearhead.explain.next_token import QUESTION as NEXT_TOKEN
@@ -31,10 +34,10 @@ from clearhead.messages import say
 from clearhead.schema import shown
 
 _ALL = (
-    ATTENTION, QUERY_KEY, ATTENTION_STEPS, ABLATION,
+    ATTENTION, QUERY_KEY, ATTENTION_STEPS, ALIGNMENT_STEPS, ABLATION,
     SALIENCY, PATCHING,
     HIDDEN_STATES, COMPARISON, SIMILARITY,
-    NEURONS, TOP_TOKENS, FACTORS,
+    NEURONS, TOP_TOKENS, NEURON_PROBE, FACTORS, GATES,
     NEXT_TOKEN, SAMPLING, BEAMS, CACHE, PREDICTION, WALK,
     POSITIONS, PARAMETERS,
 )  # fmt: skip

@@ -95,7 +95,7 @@ def similarity(
         raise InputError(say("explain.no_texts"))
     other = a if b is None else b
     ours, theirs, aligned = _aligned_states(a, other, corpus, skip)
-    tokens = ours.shape[1]
+    tokens = len(ours[0])
     if tokens < LEAST:
         raise InputError(say("explain.too_little_to_compare", count=tokens, least=LEAST))
     chosen_a, chosen_b = (
@@ -190,10 +190,10 @@ def _shared(x: _LayerStates, y: _LayerStates, unbiased: bool) -> Tensor:
 
 def _aligned_states(
     a: Pipeline, b: Pipeline, texts: list[str], skip: int
-) -> tuple[Tensor, Tensor, Literal["tokens", "stretches"]]:
-    """(layers, tokens, width) of each model, over all texts."""
-    ours: list[Tensor] = []
-    theirs: list[Tensor] = []
+) -> tuple[list[Tensor], list[Tensor], Literal["tokens", "stretches"]]:
+    """(tokens, width) of each layer of each model, over all texts. Layers may differ in width."""
+    ours: list[list[Tensor]] = []
+    theirs: list[list[Tensor]] = []
     same = True
     for text in texts:
         x = _read(a, text)
@@ -210,7 +210,8 @@ def _aligned_states(
         theirs.append(_averaged(states if b is a else _states(b, y), [group for _, group in groups]))
     if not ours:
         raise InputError(say("explain.no_token_left"))
-    return torch.cat(ours, 1), torch.cat(theirs, 1), "tokens" if same else "stretches"
+    joined = [[torch.cat(parts) for parts in zip(*side, strict=True)] for side in (ours, theirs)]
+    return joined[0], joined[1], "tokens" if same else "stretches"
 
 
 def _read(pipe: Pipeline, text: str) -> Reading:
@@ -219,8 +220,8 @@ def _read(pipe: Pipeline, text: str) -> Reading:
     return pipe.read(text, target="" if reads_two else None)  # only the encoder is looked at: nothing is to be written
 
 
-def _states(pipe: Pipeline, reading: Reading) -> Tensor:
-    """(layers, time, width): after the embedding and after each layer."""
+def _states(pipe: Pipeline, reading: Reading) -> list[Tensor]:
+    """(time, width) after the embedding and after each layer."""
     model = pipe.model
     side, stack = next(iter(model.stacks.items()))  # the only one, or the encoder
     prefix = f"{side}." if side else ""
@@ -228,11 +229,11 @@ def _states(pipe: Pipeline, reading: Reading) -> Tensor:
     few = {} if model.language_head is None else {"logits_to_keep": 1}
     with eval_mode(model), trace(model, *names) as seen:
         call(pipe, reading, **few)
-    return torch.stack([seen[name][0].float().cpu() for name in names])
+    return [seen[name][0].float().cpu() for name in names]
 
 
-def _averaged(states: Tensor, groups: list[list[int]]) -> Tensor:
-    return torch.stack([states[:, group].mean(1) for group in groups], 1)
+def _averaged(states: list[Tensor], groups: list[list[int]]) -> list[Tensor]:
+    return [torch.stack([state[group].mean(0) for group in groups]) for state in states]
 
 
 def _spans(reading: Reading, text: str) -> list[tuple[int, int]]:

@@ -44,13 +44,68 @@ SENTENCES = {
         "{family} keeps a memory of earlier states in place of a cache.",
         "{family} 用对先前状态的记忆代替缓存。",
     ),
+    "state_for_cache": (
+        "{family} carries a state of one size from word to word, so there is nothing to cache.",
+        "{family} 从一个词到下一个词只传递大小固定的状态，因此没有可缓存的内容。",
+    ),
+    "order_in_state": (
+        "{family} is told no positions: it reads word by word, and the order is in its state.",
+        "{family} 不被告知位置：它逐词阅读，顺序存在状态里。",
+    ),
     "no_attention": (
         "{family} has no attention: its layers pass a state on instead.",
         "{family} 没有注意力：它的各层传递的是状态。",
     ),
+    "attends_to_states": (
+        "{family} looks at its encoder's states with one small network that has no heads. Ask for alignment-steps.",
+        "{family} 用一个没有“头”的小网络看编码器的状态。请问 alignment-steps。",
+    ),
+    "attends_in_layers": (
+        "{family} has its attention in its layers, not over a recurrent encoder's states. Ask for attention-steps.",
+        "{family} 的注意力在各层之中，而不是看循环编码器的状态。请问 attention-steps。",
+    ),
+    "looks_at_no_states": (
+        "{family} has no attention here: all it knows of earlier words is in the state it was handed.",
+        "这里的 {family} 没有注意力：关于先前的词，它所知的全部都在交给它的状态里。",
+    ),
     "no_feedforward": (
-        "{family} has no feed-forward layers, so it has no neurons to look at.",
-        "{family} 没有前馈层，因此没有可看的神经元。",
+        "{family} has neither feed-forward nor recurrent layers, so it has no neurons to look at.",
+        "{family} 既没有前馈层也没有循环层，因此没有可看的神经元。",
+    ),
+    "no_recurrence": (
+        "{family} has no recurrent layers: nothing is carried from word to word, so there are no gates to look at.",
+        "{family} 没有循环层：词与词之间不传递状态，因此没有可看的门。",
+    ),
+    "reads_one_way": (
+        "Layer {layer} reads the text in one direction only: leave direction out.",
+        "第 {layer} 层只朝一个方向读文本：请去掉 direction。",
+    ),
+    "forward_or_reverse": (
+        "direction is {direction}; it can be 'forward' or 'reverse'.",
+        "direction 是 {direction}；可以是 'forward' 或 'reverse'。",
+    ),
+    "no_such_part": (
+        "This layer has no {name}; it has {known}.",
+        "此层没有 {name}；它有 {known}。",
+    ),
+    "part_input_gate": ("input gate: what is let in", "输入门：放进多少"),
+    "part_forget_gate": ("forget gate: what is kept", "遗忘门：保留多少"),
+    "part_reset_gate": ("reset gate: what of the past is used", "重置门：用上多少过去"),
+    "part_update_gate": ("update gate: what stays as it was", "更新门：多少保持不变"),
+    "part_candidate": ("candidate: what could be written", "候选：可写入的内容"),
+    "part_output_gate": ("output gate: what is shown", "输出门：露出多少"),
+    "part_cell": ("cell: what is remembered", "细胞状态：记住的内容"),
+    "part_hidden": ("hidden state: what is said", "隐藏状态：说出的内容"),
+    # ---- properties of a text that a neuron may follow
+    "no_property": (
+        "There is no property {name}; there are {known}.{near}",
+        "没有名为 {name} 的性质；现有：{known}。{near}",
+    ),
+    "property_never_changes": (
+        "{property} is the same at every token of these texts, so no neuron can be told by it. Give texts in which it "
+        "changes, half of which choose and half of which judge.",
+        "在这些文本的每个词元上 {property} 都一样，无法据此辨认神经元。请给出它有变化的文本：一半用来挑选，"
+        "一半用来检验。",
     ),
     "needs_sklearn": (
         "{what} needs scikit-learn: pip install scikit-learn",

@@ -28,6 +28,14 @@ SENTENCES = {
         "One layer's attention in six steps: vectors, products, scaling, softmax, weighted sum, all heads joined.",
         "一层注意力的六步：向量、乘积、缩放、softmax、加权求和、合并各头。",
     ),
+    "alignment-steps.title": (
+        "Attention over encoder states, step by step: how is a word aligned?",
+        "对编码器状态的注意力，一步一步：一个词怎样对齐？",
+    ),
+    "alignment-steps.help": (
+        "A recurrent decoder at each word it writes: scores for all encoder states, softmax, context, and the word.",
+        "循环解码器写每个词时：给编码器的各个状态打分、softmax、上下文向量，再到词。",
+    ),
     "ablation.title": ("Head ablation: what is a head worth?", "消融：一个头值多少？"),
     "ablation.help": (
         "Each head is taken away in turn: how far does the model's answer move?",
@@ -64,13 +72,27 @@ SENTENCES = {
     ),
     "neurons.title": ("Neuron activations: which neurons fire?", "神经元激活：哪些神经元被激活？"),
     "neurons.help": (
-        "How strongly the neurons of the feed-forward layers fire at each token; in clusters, if asked.",
-        "前馈层的神经元在每个词元上的激活强度；也可按簇显示。",
+        "How strongly the neurons of feed-forward layers, or of recurrent cells, fire at each token; in clusters, if "
+        "asked.",
+        "前馈层（或循环层的细胞状态）的神经元在每个词元上的激活强度；也可按簇显示。",
     ),
     "top-tokens.title": ("Top activating tokens: what excites a neuron?", "最强激活词元：什么能激活一个神经元？"),
     "top-tokens.help": (
         "The places in a corpus, one text in a line, at which one neuron fires most strongly.",
         "在一组文本（每行一段）中，某个神经元最强的位置。",
+    ),
+    "neuron-probe.title": ("Neuron probe: which neuron knows it?", "神经元探测：哪个神经元知道？"),
+    "neuron-probe.help": (
+        "Every neuron is held against a property of the text (inside a quotation, how many tokens so far) over a "
+        "corpus, one text in a line. Half of the texts choose, the other half judge.",
+        "在一组文本（每行一段）上，把每个神经元与文本的一个性质（是否在引号内、已读多少词元）对照。"
+        "一半文本用来挑选，另一半用来检验。",
+    ),
+    "gates.title": ("LSTM and GRU gates: what is kept, word by word?", "LSTM 与 GRU 的门：逐词保留了什么？"),
+    "gates.help": (
+        "A recurrent layer over time: how far its gates stand open at each word, what the cell holds, what the hidden "
+        "state says.",
+        "沿时间看一个循环层：每个词上各个门开多大，细胞状态记着什么，隐藏状态说出什么。",
     ),
     "factors.title": ("Neuron factors (NMF): which themes are there?", "神经元因子（NMF）：有哪些主题？"),
     "factors.help": (
@@ -143,6 +165,8 @@ SENTENCES = {
     "label.clusters": ("clusters", "簇"),
     "label.seed": ("seed", "种子"),
     "label.neuron": ("neuron", "神经元"),
+    "label.property": ("property", "性质"),
+    "label.direction": ("direction", "方向"),
     "label.around": ("tokens around", "前后词元"),
     "label.factors": ("factors", "因子"),
     "label.other": ("second model", "第二个模型"),
@@ -201,6 +225,7 @@ SENTENCES = {
     "set.write_at_most": ("How many tokens to write at most.", "最多写多少个词元。"),
     # ---- and where it is one question's own
     "set.attention.words": ("Whole words instead of tokens.", "用整词代替词元。"),
+    "set.alignment-steps.k": ("How many words to list for each step.", "每一步列出多少个词。"),
     "set.ablation.chosen": (
         "Follow the score of this one, instead of all probabilities. A word, or a label of a classifier. In double "
         'quotes, exactly that token: "is".',
@@ -292,6 +317,21 @@ SENTENCES = {
     ),
     "set.top-tokens.k": ("How many places to show.", "显示多少个位置。"),
     "set.top-tokens.around": ("How many tokens to show on either side.", "两侧各显示多少个词元。"),
+    "set.neuron-probe.property": (
+        "What a neuron is held against: inside quotation marks or brackets, how many tokens have been read, or how "
+        "many since a sentence ended.",
+        "与神经元对照的性质：在引号内或括号内、已读多少词元，或上一句结束后读了多少词元。",
+    ),
+    "set.neuron-probe.k": ("How many neurons to list.", "列出多少个神经元。"),
+    "set.gates.direction": (
+        "Of a layer that reads both ways: which of them.",
+        "如果该层双向阅读：看哪个方向。",
+    ),
+    "set.gates.k": (
+        "How many units to show, those that change most over the text.",
+        "显示多少个单元，取在文本中变化最大的。",
+    ),
+    "set.gates.side": ("Whose layer; auto: the decoder's.", "哪一部分的层；自动：解码器。"),
     "set.factors.factors": (
         "How many. Nothing: six, or fewer for a short text.",
         "多少个因子。留空：六个，文本较短时更少。",
@@ -360,6 +400,11 @@ SENTENCES = {
     "choice.input": ("input", "输入"),
     "choice.position": ("position", "位置"),
     "choice.head": ("head", "头"),
+    "choice.forward": ("forward", "正向"),
+    "choice.reverse": ("reverse", "反向"),
+    "choice.inside-quotes": ("inside quotation marks", "在引号内"),
+    "choice.inside-brackets": ("inside brackets", "在括号内"),
+    "choice.sentence-position": ("tokens since a sentence ended", "句子结束后的词元数"),
     "choice.cka": ("cka", "CKA"),
     "choice.cca": ("cca", "CCA"),
     # ---- what is wrong with what was asked

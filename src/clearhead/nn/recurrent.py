@@ -3,8 +3,9 @@
 Each class is torch's own: constructor, state dict, return values, packed sequences. When nobody looks, torch's fused
 kernels run. When a trace asks for an inner tensor, the same steps are taken one by one, and every gate, cell and state
 is announced: `layers.N.input_gate`, `layers.N.cell`, `layers.N.hidden` …, and for the direction that reads backwards
-`layers.N.reverse.hidden` …. What is announced is (batch, time, width), batch first whatever `batch_first` says, an
-input without a batch as a batch of one; where a text has ended, its rows are zero.
+`layers.N.reverse.hidden` …; before them what goes into all gates, side by side: the word's part `from_input` and the
+last state's `from_state`. What is announced is (batch, time, width), batch first whatever `batch_first` says, an input
+without a batch as a batch of one; where a text has ended, its rows are zero.
 
 A replacement acts in time: what is put in the place of a state at one step is what the next step reads. It is asked
 anew at every step, with the steps that are still to come left zero.
@@ -255,7 +256,7 @@ def _unannounced(name: str, value: Tensor) -> Tensor:
 class RNN(RecurrentBase, nn.RNN):
     """`torch.nn.RNN`: h = tanh(W x + U h + b), or relu."""
 
-    taps_of_a_layer = ("hidden",)
+    taps_of_a_layer = ("from_input", "from_state", "hidden")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         nn.RNN.__init__(self, *args, **kwargs)
@@ -264,7 +265,8 @@ class RNN(RecurrentBase, nn.RNN):
     def step(
         self, projected: Tensor, states: tuple[Tensor, ...], products: Products, taps: Announce
     ) -> tuple[Tensor, ...]:
-        total = projected + products.of_state(states[0])
+        from_state = taps("from_state", products.of_state(states[0]))
+        total = taps("from_input", projected) + from_state
         return (taps("hidden", total.tanh() if self.nonlinearity == "tanh" else total.relu()),)
 
 
@@ -274,7 +276,9 @@ class LSTM(RecurrentBase, nn.LSTM):
     cell = forget_gate · cell + input_gate · candidate;  hidden = output_gate · tanh(cell)
     """
 
-    taps_of_a_layer = ("input_gate", "forget_gate", "candidate", "output_gate", "cell", "hidden")
+    taps_of_a_layer = (
+        "from_input", "from_state", "input_gate", "forget_gate", "candidate", "output_gate", "cell", "hidden",
+    )  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         nn.LSTM.__init__(self, *args, **kwargs)
@@ -284,7 +288,8 @@ class LSTM(RecurrentBase, nn.LSTM):
         self, projected: Tensor, states: tuple[Tensor, ...], products: Products, taps: Announce
     ) -> tuple[Tensor, ...]:
         hidden, cell = states
-        i, f, g, o = (projected + products.of_state(hidden)).chunk(4, -1)
+        from_state = taps("from_state", products.of_state(hidden))
+        i, f, g, o = (taps("from_input", projected) + from_state).chunk(4, -1)
         input_gate, forget_gate = taps("input_gate", i.sigmoid()), taps("forget_gate", f.sigmoid())
         candidate, output_gate = taps("candidate", g.tanh()), taps("output_gate", o.sigmoid())
         cell = taps("cell", forget_gate * cell + input_gate * candidate)
@@ -297,7 +302,7 @@ class GRU(RecurrentBase, nn.GRU):
     The reset gate acts on what the candidate takes from the last state, its bias included.
     """
 
-    taps_of_a_layer = ("reset_gate", "update_gate", "candidate", "hidden")
+    taps_of_a_layer = ("from_input", "from_state", "reset_gate", "update_gate", "candidate", "hidden")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         nn.GRU.__init__(self, *args, **kwargs)
@@ -307,8 +312,8 @@ class GRU(RecurrentBase, nn.GRU):
         self, projected: Tensor, states: tuple[Tensor, ...], products: Products, taps: Announce
     ) -> tuple[Tensor, ...]:
         (hidden,) = states
-        from_input = projected.chunk(3, -1)
-        from_state = products.of_state(hidden).chunk(3, -1)
+        from_input = taps("from_input", projected).chunk(3, -1)
+        from_state = taps("from_state", products.of_state(hidden)).chunk(3, -1)
         reset = taps("reset_gate", (from_input[0] + from_state[0]).sigmoid())
         update = taps("update_gate", (from_input[1] + from_state[1]).sigmoid())
         candidate = taps("candidate", (from_input[2] + reset * from_state[2]).tanh())

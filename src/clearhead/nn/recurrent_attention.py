@@ -2,7 +2,7 @@
 
 Bahdanau et al. 2014 score with the state before the step (additive), Luong et al. 2015 with the state after it (dot,
 general, concat), over the whole source or a window of it whose place is predicted (local-p). What is announced is
-(batch, target, …): `scores` before the mask, `weights`, `context`, and `output`, which the head reads.
+(batch, target, …): the `state` that looks, its `scores` before the mask, `weights` and `context`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RecurrentAttention(nn.Module):
 
     @property
     def taps(self) -> tuple[str, ...]:
-        return ("scores", *(("place",) if self.window is not None else ()), "weights", "context")
+        return ("state", "scores", *(("place",) if self.window is not None else ()), "weights", "context")
 
     def source(self, memory: Tensor, real: Tensor | None) -> AttendedStates:
         return AttendedStates(memory, memory if self.key is None else self.key(memory), real)
@@ -85,6 +85,7 @@ class RecurrentAttention(nn.Module):
         rows = texts · copies."""
         rows, time = states.shape[:2]
         texts = len(source.memory)
+        states = tap("state", states)
         states = states.reshape(texts, rows // texts * time, states.shape[-1])  # side by side with their text
         scores = self._scores(states, source)
 

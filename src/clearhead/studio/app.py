@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from clearhead.pipeline import Pipeline
 
 KEPT_FINDINGS = 8  # to be saved as they were shown
-BY_LINE = ("top-tokens", "similarity")  # questions about many texts, one in a line
+BY_LINE = ("top-tokens", "similarity", "neuron-probe")  # questions about many texts, one in a line
 
 
 class Studio:

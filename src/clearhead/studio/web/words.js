@@ -176,7 +176,7 @@ TWINS.pretraining = TWINS["masked-lm"];
 const OTHERWISE = ["A slow story, but the end is wonderful.", "A slow story, but the end is terrible."];
 
 export function sample(question, card, second = false) {
-  if (question.name === "top-tokens" || question.name === "similarity") return LINES;
+  if (["top-tokens", "similarity", "neuron-probe"].includes(question.name)) return LINES;
   const text = ((question.second === "needed" && TWINS[card.task]) ||
     (TEXTS[card.name] ?? TEXTS[card.task] ?? OTHERWISE))[second ? 1 : 0];
   return /roberta|bart|camembert/.test(card.family ?? "") ? text.replaceAll("[MASK]", "<mask>") : text;

@@ -13,12 +13,24 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from clearhead.explain.finding import Finding
-from clearhead.views.terminal.attention import draw_ablation, draw_attention, draw_attention_steps, draw_query_key
+from clearhead.views.terminal.attention import (
+    draw_ablation,
+    draw_alignment_steps,
+    draw_attention,
+    draw_attention_steps,
+    draw_query_key,
+)
 from clearhead.views.terminal.attribution import draw_patching, draw_saliency
 from clearhead.views.terminal.generation import draw_beams, draw_caching, draw_next_tokens, draw_sampling
 from clearhead.views.terminal.layers import draw_comparison, draw_hidden_states, draw_similarity
 from clearhead.views.terminal.model import draw_parameters, draw_positions
-from clearhead.views.terminal.neurons import draw_factors, draw_neurons, draw_top_tokens
+from clearhead.views.terminal.neurons import (
+    draw_factors,
+    draw_gates,
+    draw_neuron_probe,
+    draw_neurons,
+    draw_top_tokens,
+)
 from clearhead.views.terminal.prediction import draw_prediction
 from clearhead.views.terminal.studies import draw_features, draw_sentiment, draw_similarity_study
 from clearhead.views.terminal.walk import draw_walk
@@ -56,11 +68,14 @@ DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "attention": draw_attention,
     "query-key": draw_query_key,
     "attention-steps": draw_attention_steps,
+    "alignment-steps": draw_alignment_steps,
     "ablation": draw_ablation,
     "saliency": draw_saliency,
     "hidden-states": draw_hidden_states,
     "comparison": draw_comparison,
     "neurons": draw_neurons,
+    "neuron-probe": draw_neuron_probe,
+    "gates": draw_gates,
     "factors": draw_factors,
     "similarity": draw_similarity,
     "patching": draw_patching,

@@ -19,6 +19,7 @@ from clearhead.views.terminal.elements import (
     MINUS,
     bar,
     candidate_table,
+    fit_right,
     footnote,
     heading,
     matrix,
@@ -131,6 +132,24 @@ def draw_attention_steps(finding: Any, width: int) -> Iterator[RenderableType]:
 def _with_step(note: str, asking: Unit) -> str:
     """Across two texts, it is said first which step of writing is looked at."""
     return f"{step_words(asking)} {note}" if isinstance(asking, WrittenUnit) else note
+
+
+def draw_alignment_steps(finding: Any, width: int) -> Iterator[RenderableType]:
+    when = "before" if finding.before else "after"
+    yield heading(finding, f"{finding.score}, scored with the state {when} the step")
+    names = unit_names(finding.keys)
+    for unit, scores, weights, words in zip(
+        finding.tokens, finding.scores, finding.weights, finding.words, strict=True
+    ):
+        yield Text(step_words(unit), style="bold")
+        best = weights.argsort()[::-1][:4]
+        for k in best:
+            line = Text.assemble(
+                (f"{fit_right(names[k], 16)}  score {scores[k]:7.2f}  ", ""), (f"{weights[k]:6.1%} ", "bold")
+            )
+            yield line + Text(bar(float(weights[k])), style=COLOURS["query"])
+        yield Text("  →  " + "   ".join(f"{show_spaces(word)} {chance:.0%}" for word, chance in words[:4]), style="dim")
+    yield footnote("At each step the four encoder states with the largest weights, and the likeliest words.")
 
 
 def draw_ablation(finding: Any, width: int) -> Iterator[RenderableType]:

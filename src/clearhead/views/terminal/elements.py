@@ -145,6 +145,11 @@ def signed_matrix(rows: Sequence[str], values: np.ndarray, width: int) -> Iterat
     yield from matrix(rows, values.shape[1], lambda r, k: signed_cell(float(values[r, k]), most), width)
 
 
+def ink_matrix(rows: Sequence[str], values: np.ndarray, width: int) -> Iterator[RenderableType]:
+    """Numbers between zero and one."""
+    yield from matrix(rows, values.shape[1], lambda r, k: (shade(float(values[r, k])), ACCENT), width)
+
+
 def header(names: Sequence[str], label: int, cell: int, width: int) -> Text:
     """Names of columns, as far as a matrix beside rows of this label reaches."""
     fitting = max(1, (width - label - 2) // cell)

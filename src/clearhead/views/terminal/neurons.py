@@ -11,11 +11,14 @@ from rich.text import Text
 
 from clearhead.views.terminal.elements import (
     ACCENT,
+    bar,
     footnote,
     heading,
     highlighted,
+    ink_matrix,
     matrix,
     signed_cell,
+    signed_matrix,
     unit_names,
 )
 
@@ -57,3 +60,30 @@ def draw_factors(finding: Any, width: int) -> Iterator[RenderableType]:
         line.truncate(width, overflow="ellipsis")
         yield line
     yield footnote(f"A bar for each of the {len(names)} tokens, and where the factor is strongest.")
+
+
+def draw_neuron_probe(finding: Any, width: int) -> Iterator[RenderableType]:
+    yield heading(finding, finding.property)
+    for one in finding.neurons:
+        name, right = f"{one.layer}·{one.neuron}", "" if one.accuracy is None else f"  right {one.accuracy:.0%}"
+        line = Text.assemble(f"{name:>9}  r {one.correlation:+.2f}", (f"  chosen at {one.found:+.2f}{right}  ", "dim"))
+        yield line + Text(bar(abs(one.correlation), 16), style=ACCENT)
+    names = unit_names(finding.tokens)
+    best = finding.activations[0] * (1 if finding.neurons[0].correlation >= 0 else -1)
+    yield Text("")
+    yield highlighted(names, (best - best.min()).tolist(), numbers=False, ink=(138, 111, 240))
+    yield footnote(
+        f"Of {finding.total:,} neurons, chosen on other texts, tried on {finding.texts:,} texts "
+        f"({finding.token_count:,} tokens). The words: one of these, by the first neuron. r is the correlation with "
+        f"{finding.property}."
+    )
+
+
+def draw_gates(finding: Any, width: int) -> Iterator[RenderableType]:
+    yield heading(finding, f"layer {finding.layer} of {finding.layers}, {finding.direction}")
+    for part in finding.parts:
+        yield Text(part.label, style="bold")
+        rows = ["mean", *map(str, part.units[:8])]
+        values = np.vstack([part.mean, part.values[:8]])
+        yield from (ink_matrix if part.is_gate else signed_matrix)(rows, values, width)
+    yield footnote(f"Units over the words: {' '.join(unit_names(finding.tokens))}. Gates: empty is shut, full is open.")

@@ -9,14 +9,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from clearhead.explain.walk import Vector, Walk, WalkStep
+from clearhead.explain.token_path import Vector, WalkStep
+from clearhead.explain.walk import Walk
 from clearhead.views.terminal.elements import COLOURS, bar, candidate_table, chip, show_spaces, step_words
 
 
 def draw_walk(walk: Walk, width: int) -> Iterator[RenderableType]:
     head = Text()
     head.append(walk.model, style="bold")
-    head.append(f"  layer {walk.layer} of {walk.layers}, head {walk.head} of {walk.heads}, counted from 0\n")
+    of_head = f", head {walk.head} of {walk.heads}" if walk.heads else ""
+    head.append(f"  layer {walk.layer} of {walk.layers}{of_head}, counted from 0\n")
     if walk.source and walk.side == "decoder":
         head.append(" ".join(map(show_spaces, walk.source)) + " →\n", style="dim")
     for n, token in enumerate(walk.tokens):

@@ -3,13 +3,11 @@
 import { el, rove } from "./dom.js";
 import { figure } from "./figure.js";
 import * as scale from "./scale.js";
+import { bar, cellFor, cells, GAP, grid, named, ROW, right, tidy, times, tokenCell, WIDEST } from "./step_grid.js";
 import { largest, strip } from "./strip.js";
 import { chips, isWritten, joins, plain, rowColumns, rowNames, signed, stepWords, textOf, visible } from "./tokens.js";
 
 const STEPS = [1, 2, 3, 4, 5, 6];
-const ROW = 24; // pixels
-const GAP = 18;
-const WIDEST = 18; // a cell
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
@@ -123,9 +121,6 @@ const headStyle = (c, h) => ({
   "--on": scale.css(scale.onTop(c, scale.head(c, h))),
 });
 const dot = (a, b) => a.reduce((sum, value, d) => sum + value * b[d], 0);
-/** Numbers of one column: as many places for each. */
-const tidy = (value, most) => value.toFixed(most >= 10 ? 1 : 2).replace("-", "−");
-const times = (row, by) => row.map((value, d) => value * (typeof by === "number" ? by : by[d]));
 
 /** The head and the token that look most at one other word, and not at the one before. */
 function telling(finding) {
@@ -176,70 +171,6 @@ function chosen(c) {
   };
 }
 
-/** A grid whose first column names tokens. columns: CSS widths; put(node, row, column, rows it spans). */
-function grid(columns, top, count) {
-  const own = el("div", {
-    style: {
-      display: "grid",
-      "grid-template-columns": [`minmax(3.6rem, max-content)`, ...columns].join(" "),
-      "grid-template-rows": `${top} repeat(${count}, ${ROW}px)`,
-      "column-gap": `${GAP}px`,
-      "align-items": "center",
-      font: "13px var(--mono)",
-      "font-variant-numeric": "tabular-nums",
-      width: "max-content",
-      "max-width": "100%",
-    },
-  });
-  own.put = (node, row, column, span = 1) => {
-    node.style.gridArea = `${row} / ${column} / span ${span} / span 1`;
-    own.append(node);
-    return node;
-  };
-  return own;
-}
-const named = (text, hue, end = false) =>
-  el(
-    "span",
-    {
-      class: "ch-name",
-      style: {
-        color: hue ? `var(--${hue}-text)` : "var(--soft)",
-        "align-self": "end",
-        "text-align": end ? "end" : "start",
-      },
-    },
-    text,
-  );
-const right = (text, quiet = false) =>
-  el(
-    "span",
-    { style: { "text-align": "end", color: quiet ? "var(--soft)" : "inherit", "white-space": "nowrap" } },
-    text,
-  );
-const tokenCell = (token, { bold = false, quiet = false } = {}) =>
-  el(
-    "span",
-    {
-      style: {
-        "font-weight": bold ? 700 : 400,
-        color: quiet ? "var(--soft)" : "inherit",
-        overflow: "hidden",
-        "text-overflow": "ellipsis",
-        "white-space": "nowrap",
-        "max-width": "8rem",
-      },
-    },
-    signed(textOf(token)),
-  );
-const bar = (share, space, hue) =>
-  el("span", { class: "ch-bar", style: { width: `${Math.max(1, share * space)}px`, background: hue } });
-/** How wide a cell may be so that `count` strips of D numbers fit beside what is `taken`. */
-const cellFor = (c, D, taken, count = 1) =>
-  Math.max(0.5, Math.min(WIDEST, (c.width - taken - 90 - GAP * count) / (D * count)));
-const cells = (c, name, keys, numbers) => (r, d) =>
-  `${keys ? `${visible(textOf(keys[r]))}, ` : ""}${name} ${c.words("dimension", { d })}: ` +
-  `${scale.number(numbers[r][d])}`;
 const looks = (c, k) => c.finding.side !== "cross" && k === c.state.token;
 
 // ---- 1: every token gets three vectors

@@ -13,6 +13,7 @@ const TALLEST = 1100; // pixels of rows; more of them get lower, then the box sc
  *  pick(r, k)      a click or Enter     picked       {row, column}: either may be null
  *  asides          what stands beside each row's label, in grey; asideTitle above it
  *  upward          the first row is the lowest, as layers are
+ *  unnamed         no names above the columns: those of the matrix above it are meant
  *  width, height   [least, most] pixels of a cell; sparse: pixels between the names of columns, where there are many
  */
 export function heatmap(c, options) {
@@ -45,13 +46,14 @@ export function heatmap(c, options) {
   const tall = Math.max(low, Math.min(high, options.square ? wide : high, TALLEST / R));
   const longest = Math.max(...columns.map((column) => [...column].length), 1);
   const flat = longest * LETTER + 6 <= wide || wide >= 48;
-  const columnRoom = bare
+  const unnamed = bare || options.unnamed;
+  const columnRoom = unnamed
     ? 0
     : (flat ? 22 : Math.min(longest * LETTER * 0.72 + 18, 96)) + (options.columnTitle ? 18 : 0);
   const titleRoom = !bare && options.rowTitle && !options.columnTitle ? 18 : 0;
   const top = columnRoom + titleRoom;
   // the last slanted label leans out
-  const spill = bare || flat ? 0 : Math.min(60, Math.min(longest, 12) * LETTER * 0.7);
+  const spill = unnamed || flat ? 0 : Math.min(60, Math.min(longest, 12) * LETTER * 0.7);
   const [W, H] = [rowRoom + wide * K, top + tall * R];
   const x = (k) => rowRoom + k * wide;
   const y = (r) => top + (upward ? R - 1 - r : r) * tall;
@@ -74,7 +76,7 @@ export function heatmap(c, options) {
           short(rows[r], letters),
         ),
       );
-  const columnLabels = bare
+  const columnLabels = unnamed
     ? []
     : every(K, wide, flat ? 1 : (options.sparse ?? 13)).map((k) =>
         svg(

@@ -13,7 +13,7 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 const view = {
   title: (c) => c.words("walk_title", { token: plain(c.finding.tokens[c.finding.position]) }),
   reading: (c) =>
-    c.words("walk_reading", {
+    c.words(c.finding.heads ? "walk_reading" : "walk_reading_recurrent", {
       layer: c.finding.layer,
       layers: c.finding.layers,
       head: c.finding.head,

@@ -193,6 +193,53 @@ export const WORDS = {
     "在 {texts} 篇文本（{tokens} 个词元）中该神经元最强的位置及其上下文。加框的词元是峰值所在。它在 {rate} " +
       "的词元上激活。",
   ],
+  gates_title: ["What does the layer keep, word by word?", "这一层逐词保留了什么？"],
+  gates_title_part: ["{part}, word by word", "{part}（逐词）"],
+  gates_reading: [
+    "Layer {layer} of {layers}, counted from 0. Time runs from left to right; a row for each unit, {count} of " +
+      "{width}, those that change most. A gate is ink: empty is shut, full is open. Candidate, cell and state have a " +
+      "sign. The first row is the mean over the whole layer (of what has a sign, of its size). Hover a row to see it " +
+      "on the words.",
+    "第 {layer} 层，共 {layers} 层，从 0 数起。时间从左到右；每行一个单元，取 {width} 个中变化最大的 {count} 个。" +
+      "门用墨色表示：空白是关，满墨是开。候选、细胞状态和隐藏状态有正负。第一行是整层的平均（有正负的取大小）。" +
+      "悬停某行可在词上查看。",
+  ],
+  gates_reverse: ["This direction reads from the end to the beginning.", "这个方向从后往前读。"],
+  gates_part: ["what is shown", "显示内容"],
+  gates_all: ["all", "全部"],
+  gates_input_gate: ["input gate", "输入门"],
+  gates_forget_gate: ["forget gate", "遗忘门"],
+  gates_reset_gate: ["reset gate", "重置门"],
+  gates_update_gate: ["update gate", "更新门"],
+  gates_candidate: ["candidate", "候选"],
+  gates_output_gate: ["output gate", "输出门"],
+  gates_cell: ["cell", "细胞状态"],
+  gates_hidden: ["hidden state", "隐藏状态"],
+  gates_mean: ["mean", "平均"],
+  gates_unit: ["unit", "单元"],
+  gates_scale: ["gate: shut to open", "门：关到开"],
+  gates_signed: ["candidate, cell, state; full colour is the number beside the name", "候选、状态；满色即名称旁的数"],
+  probe_title: ["Which neuron follows {property}?", "哪个神经元跟随{property}？"],
+  "probe_inside-quotes": ["being inside quotation marks", "“是否在引号内”"],
+  "probe_inside-brackets": ["being inside brackets", "“是否在括号内”"],
+  probe_position: ["how many tokens have been read", "“已读多少词元”"],
+  "probe_sentence-position": ["how many tokens ago a sentence ended", "“上一句结束后读了多少词元”"],
+  probe_reading: [
+    "{total} neurons were tried. Other texts chose these; the bars are their correlation (r) on {texts} texts " +
+      "({tokens} tokens) that had no part in it. Below: one such text. A line under a word shows where the property " +
+      "holds; the colour is the chosen neuron’s activation.",
+    "共试了 {total} 个神经元。它们由另一些文本挑出；条形是在未参与挑选的 {texts} 篇文本（{tokens} 个词元）上的相关系数 r。" +
+      "下面是其中一篇：词下的线表示该性质成立，颜色是所选神经元的激活值。",
+  ],
+  probe_reading_count: [
+    "{total} neurons were tried. Other texts chose these; the bars are their correlation (r) on {texts} texts " +
+      "({tokens} tokens) that had no part in it. Below: one such text, coloured by the chosen neuron’s activation; " +
+      "the curve is the activation along the text, the dashed one the count.",
+    "共试了 {total} 个神经元。它们由另一些文本挑出；条形是在未参与挑选的 {texts} 篇文本（{tokens} 个词元）上的相关系数 r。" +
+      "下面是其中一篇，颜色是所选神经元的激活值；曲线是激活值沿文本的变化，虚线是计数。",
+  ],
+  probe_tip: ["r = {r}; on the texts that chose it {found}", "r = {r}；在挑选它的文本上为 {found}"],
+  probe_right: ["a threshold is right at {share} (guessing: 50 %)", "用阈值判断的正确率 {share}（瞎猜：50 %）"],
   factors_title: ["What fires together?", "哪些在一起激活？"],
   factors_title_of: ["Where is factor {n} active?", "因子 {n} 在哪里活跃？"],
   factor: ["factor", "因子"],
@@ -327,6 +374,54 @@ export const WORDS = {
     "再乘一个矩阵：注意力加给“{token}”的 {width} 个数",
   ],
 
+  align_step: ["step", "步骤"],
+  align_name_1: ["1 score", "1 打分"],
+  align_name_2: ["2 softmax", "2 softmax"],
+  align_name_3: ["3 context", "3 上下文"],
+  align_name_4: ["4 word", "4 词"],
+  align_who: ["The word that is being written: choose any", "正在写的词：可任选一个"],
+  align_title_1: ["Which encoder state fits what comes next?", "编码器的哪个状态与接下来要写的相配？"],
+  align_title_2: ["How much of each word goes into “{token}”?", "写“{token}”时，每个词占多少？"],
+  align_title_3: ["What does the decoder take home for “{token}”?", "为了写“{token}”，解码器取回了什么？"],
+  align_title_4: ["How does it become “{token}”?", "怎样变成“{token}”？"],
+  align_reading_1: [
+    "{who} is held against the encoder’s state after each word: {how}. One number for each, the largest in bold. A " +
+      "row of colours is a vector; hover for its numbers.",
+    "{who}与编码器在每个词之后的状态逐一比较：{how}。每个状态得一个数，最大者加粗。一行颜色是一个向量，悬停可看数值。",
+  ],
+  align_before: ["The decoder’s state before the step", "解码器在这一步之前的状态"],
+  align_after: ["The decoder’s state after the step", "解码器在这一步之后的状态"],
+  align_additive: [
+    "both go through a matrix, are added, bent by tanh and summed up",
+    "各乘一个矩阵，相加，经过 tanh，再加权求和",
+  ],
+  align_concat: [
+    "both go through a matrix, are added, bent by tanh and summed up",
+    "各乘一个矩阵，相加，经过 tanh，再加权求和",
+  ],
+  align_dot: ["number times number, added up", "逐项相乘再求和"],
+  align_general: ["number times number, with a matrix in between, added up", "中间乘一个矩阵，逐项相乘再求和"],
+  align_reading_2: [
+    "e to the power of each score, divided by their sum: shares that add up to {sum}.",
+    "以 e 为底、得分为指数，再除以总和：各份额合计 {sum}。",
+  ],
+  align_reading_3: [
+    "Each encoder state times its weight: pale rows hardly count. The last row is their sum, the context: one vector " +
+      "again, but made for this word alone.",
+    "编码器的每个状态乘以它的权重：颜色浅的行几乎不起作用。最后一行是它们的和，即上下文：又是一个向量，但只为这个词而做。",
+  ],
+  align_reading_4: [
+    "Context and state side by side go through one more matrix and tanh; what comes out is compared with every word " +
+      "of the vocabulary. The likeliest words of this step, with their probabilities.",
+    "上下文与状态并排，再乘一个矩阵并经过 tanh；结果与词表中的每个词比较。下面是这一步最可能的词及其概率。",
+  ],
+  align_state: ["the state that looks, {width} numbers", "在看的状态，{width} 个数"],
+  align_states: ["encoder states", "编码器的状态"],
+  align_weighted: ["weight × state", "权重 × 状态"],
+  align_context: ["context", "上下文"],
+  align_context_of: ["context, {width} numbers", "上下文，{width} 个数"],
+  align_output: ["the decoder’s state, {width} numbers", "解码器的状态，{width} 个数"],
+  align_readout: ["after a matrix and tanh, {width} numbers", "乘矩阵并经过 tanh 之后，{width} 个数"],
   next_title: ["What may come next?", "接下来可能是什么？"],
   next_reading: [
     "These {count} hold {shown} of the probability; bars are against the likeliest. Entropy {entropy} bits: as " +
@@ -340,6 +435,11 @@ export const WORDS = {
       "blue; a cell’s colour is the size of its number.",
     "第 {layer} 层（共 {layers} 层），头 {head}（共 {heads} 个），从 0 计。查询为紫，键为橙，值为蓝；" +
       "格子的颜色表示数值大小。",
+  ],
+  walk_reading_recurrent: [
+    "Layer {layer} of {layers}, counted from 0. Every number of a vector has gates of its own: read the rows of a " +
+      "stop from top to bottom. A cell’s colour is the size of its number.",
+    "第 {layer} 层（共 {layers} 层），从 0 计。向量的每个数都有自己的门：每一站的各行自上而下对应着读。格子的颜色表示数值大小。",
   ],
   looks_at: ["looks at", "看向"],
 
