@@ -212,14 +212,21 @@ def test_answer(models, here):
     assert best[0].text in run("answer", question, *passages, "-m", models["reader"]).output
 
 
-def test_answer_a_file_of_questions(models, here):
+@pytest.mark.parametrize("passage", ["context", "passage"])
+def test_answer_a_file_of_questions(models, here, passage):
     pipe = ch.load(models["reader"])
     asked = [("the dog", TEXTS[0]), ("a cat", TEXTS[1])]
-    (here / "q.jsonl").write_text("".join(json.dumps({"question": q, "context": c}) + "\n" for q, c in asked))
+    (here / "q.jsonl").write_text("".join(json.dumps({"question": q, passage: c}) + "\n" for q, c in asked))
     run("answer", "--file", "q.jsonl", "--out", "o.csv", "-m", models["reader"])
     found = rows("o.csv")
     assert [row["answer"] for row in found] == [pipe.answer(q, c).text for q, c in asked]
     assert [row["question"] for row in found] == ["the dog", "a cat"]
+
+
+def test_a_passage_of_another_name_is_asked_for(models, here):
+    (here / "q.csv").write_text("question,words\nwho?,a cat\n")
+    with pytest.raises(InputError, match="--passage-column words"):
+        run("answer", "--file", "q.csv", "-m", models["reader"])
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,8 @@ def test_a_long_text_leaves_room_for_the_label(caplog):
 @pytest.mark.parametrize(
     ("name", "task", "arguments", "says"),
     [
-        ("bert", "masked-lm", {"text": "a cat"}, "labels="),
+        ("bert", "masked-lm", {"text": "a cat"}, "Give some to be ranked"),
+        ("bert", "token-classification", {"text": "a cat"}, "of its own. Load a model"),
         ("bert", "token-classification", {"text": "a cat", "labels": ["x", "y"]}, "language model"),
         ("bert", "sequence-classification", {"text": "a cat", "labels": ["x", "y"]}, "labels of its own"),
         ("bert", "masked-lm", {"text": "a cat", "labels": ["x", "x"]}, "different names"),

@@ -192,7 +192,8 @@ def _from_file(files: FileArguments, meanings: tuple[str, ...], second: tuple[st
         _check_characters(row, f"{path}:{line}")
         if not count:
             usual = [*meanings, "pair"]
-            chosen = tuple(_column(row, *one, usual[n], path) for n, one in enumerate(asked))
+            for n, one in enumerate(asked):
+                chosen = (*chosen, _column(row, *one, usual[n], path, chosen))
         for name in chosen:
             _check_cell(row, name, f"{path}:{line}")
         count += 1
@@ -227,6 +228,9 @@ class _File:
         return hashlib.sha256(file_digest(self.path) + how.encode()).hexdigest()
 
 
+_ALSO_CALLED = {"context": "passage"}  # SQuAD's word and that of the command line
+
+
 def _format(path: Path) -> str:
     from clearhead.train.data.file_paths import ending_of
     from clearhead.train.data.formats import ENDINGS
@@ -247,18 +251,21 @@ def _is_position(column: str | None) -> bool:
     return column is not None and column.isdecimal()
 
 
-def _column(row: dict[str, Any], option: str, name: str | None, usual: str, path: Path) -> str:
-    """The name of a column, from what was said or from what there is."""
+def _column(row: dict[str, Any], option: str, name: str | None, usual: str, path: Path, taken: tuple[str, ...]) -> str:
+    """The name of a column, from what was said or from what there is beside those that are taken."""
     names = list(row)
     if name is None and len(names) == 1:
         return names[0]
     wanted = usual if name is None else f"column_{name}" if _is_position(name) and "column_0" in row else name
+    if name is None and wanted not in row:
+        wanted = _ALSO_CALLED.get(usual, usual)
     if wanted in row:
         return wanted
     shown = ", ".join(names)
     if name is None:
+        example = next((other for other in names if other not in taken), "NAME")
         raise InputError(
-            f"{path} has no column {usual!r}. Say which one is meant: {option} {names[0]}. It has: {shown}."
+            f"{path} has no column {usual!r}. Say which one is meant: {option} {example}. It has: {shown}."
         )
     raise InputError(f"{path} has no column {name!r}.{did_you_mean(name, names)} It has: {shown}.")
 

@@ -46,9 +46,11 @@ def classify(
     trained = pipe.model.task == "sequence-classification"
     if labels is None:
         if not trained:
+            ranks = pipe.model.language_head is not None and pipe.model.task != "permutation-lm"
             raise InputError(
-                f"{pipe.title} is loaded for {pipe.model.task}, so it has no labels of its own. Give some: "
-                'labels=["sports", "politics"]; or load a model that was trained to classify.'
+                f"{pipe.title} is loaded for {pipe.model.task}, so it has no labels of its own. "
+                + ("Give some to be ranked (labels), or load" if ranks else "Load")
+                + " a model that was trained to classify."
             )
         names = list(pipe.model.config.id2label.values())
         scores = _head_scores(pipe, texts, pairs, batch_size)

@@ -87,7 +87,16 @@ def draw_answer(answer: Any, passage: str, source: str = "") -> RenderableType:
     first = Text.assemble((f"{answer.score:7.2%}  ", "dim"), (one_line(answer.text), "bold"))
     if source:
         first.append(f"  {source}", style="dim")
-    return Group(first, Text("         ") + shown)
+    return Group(first, _indented(shown, 9))
+
+
+def _indented(text: Text, by: int) -> RenderableType:
+    """Every line of it, also those that it is broken into."""
+    grid = Table.grid()
+    grid.add_column(width=by)
+    grid.add_column()
+    grid.add_row("", text)
+    return grid
 
 
 def sentence_around(text: str, start: int, end: int, most: int = 200) -> tuple[int, int]:
@@ -111,11 +120,7 @@ def draw_hits(hits: Sequence[tuple[float, str, str]], width: int) -> Iterator[Re
         )
         line = Text(one_line(text))
         line.truncate(3 * max(20, width - 3), overflow="ellipsis")
-        grid = Table.grid()
-        grid.add_column(width=3)
-        grid.add_column()
-        grid.add_row("", line)
-        yield grid
+        yield _indented(line, 3)
 
 
 def draw_pairs(pairs: Sequence[tuple[float, str, str]], width: int) -> RenderableType:
