@@ -25,6 +25,7 @@ SIZES = {
     "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3, "div_val": 1, "cutoffs": [20], "mem_len": 4, "clamp_len": 10,
     "attention_layers": ["global", "local", "global"], "window_size": 4, "tie_word_embeddings": False,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": None,
+    "lstm_size": 20, "projection_size": 12, "filters": [[1, 6], [2, 10]], "character_size": 4,
 }  # fmt: skip
 OWN_SIZES: dict[str, dict[str, Any]] = {
     "gpt2": {"num_attention_heads": 4},

@@ -56,7 +56,7 @@ def test_help_and_list():
         "finetune-gpt2",
         "translation",
     ]
-    assert len([line for line in listed if line.strip()]) == 11  # a line each
+    assert len([line for line in listed if line.strip()]) == len(recipes())  # a line each
 
 
 def test_show(text):

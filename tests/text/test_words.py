@@ -89,4 +89,4 @@ def test_what_cannot_be_a_codec():
     with pytest.raises(TokenizerError, match="says no words"):
         CharacterCodec().word_ids(["a"])
     with pytest.raises(InputError, match="must be a list of words"):
-        CharacterCodec().encode("a b") if False else CharacterCodec()([["a"], "b c", 3])
+        CharacterCodec()([["a"], 3])

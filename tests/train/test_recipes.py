@@ -81,6 +81,10 @@ SETTINGS = {
         "data.valid={{source: {data}/b.en, target: {data}/b.de}}", "data.validation_fraction=0",
         *(["data.test={{source: {data}/b.en, target: {data}/b.de}}"] if find_spec("sacrebleu") else []),
     ],
+    "elmo": [
+        "data.train={data}/text.txt", "data.validation_fraction=0.1", "tokenizer.vocab_size=40", "batch.tokens=128",
+        "epochs=0.3", "model.config={{lstm_size: 16, projection_size: 8, filters: [[1, 8], [2, 8]], num_highways: 1}}",
+    ],
     "bert-pretraining": [
         "data.train={data}/text.txt", "data.validation_fraction=0.2", "tokenizer.vocab_size=120", "batch.size=8",
         "steps=4",
@@ -125,6 +129,7 @@ VERBS_OF = {
     "language-model": writes,
     "finetune-gpt2": writes,
     "translation": writes,
+    "elmo": lambda pipe: pipe.embed_words([["The", "cat"]]).shape == (1, 2, 2, 16),
     "bert-pretraining": lambda pipe: len(pipe.fill("The [MASK] sees the dog.")[0]) == 5,
     "classification": lambda pipe: (
         pipe.model.config.id2label == {0: "other", 1: "pet"} and logits(pipe, "The cat.").logits.shape == (1, 2)
@@ -146,7 +151,7 @@ VERBS_OF = {
 
 def test_all_are_tried():
     assert list(recipes()) == list(SETTINGS) == list(VERBS_OF)
-    assert len(recipes()) == len(list(FOLDER.glob("*.yaml"))) == 11
+    assert len(recipes()) == len(list(FOLDER.glob("*.yaml"))) == 12
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -36,6 +36,7 @@ FAMILIES = {
     "xlm": {"emb_dim": 16, "n_layers": 1, "n_heads": 2, "max_position_embeddings": 40},
     "xlnet": {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 16},
     "t5": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 16},
+    "elmo": {"lstm_size": 12, "projection_size": 6, "filters": [[1, 4], [2, 6]], "character_size": 4},
     "transformer": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "attention_heads": 2,
                     "feedforward_size": 16},
 }  # fmt: skip
@@ -68,6 +69,7 @@ ROWS = {
 CASES = {
     "causal-lm": ("text", "gpt2", "bpe", "AutoModelForCausalLM", {}),
     "masked-lm": ("text", "roberta", "bpe", "AutoModelForMaskedLM", {}),
+    "bidirectional-lm": ("text", "elmo", "words", None, {}),
     "bert-pretraining": ("text", "bert", "wordpiece", "AutoModelForPreTraining", {}),
     "sentence-order": ("text", "albert", "unigram", "AutoModelForPreTraining", {}),
     "translation-lm": ("pairs", "xlm", "wordpiece", None, {}),
@@ -145,7 +147,7 @@ def test_an_objective_from_random_weights(tmp_path, name, caplog):
 
     pipe = ch.load(str(straight.model))
     assert pipe.model.task == ("masked-lm" if name == "distillation" else pipe.model.task)
-    assert len(pipe.tokenizer) <= pipe.model.config.vocab_size
+    assert len(pipe.codec) <= pipe.model.config.vocab_size
     check_command(read_recipe(said), straight.model)
     check_evaluation(straight, said["data"]["test"])
     auto = CASES[name][3]

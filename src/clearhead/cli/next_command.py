@@ -40,7 +40,7 @@ def next_command(recipe: Recipe, model: Path) -> str:
         from clearhead.text import load_tokenizer
 
         line = f'fill "The cat {load_tokenizer(model).mask_token} on the mat."'
-    elif name.startswith("sentence-"):
+    elif name.startswith("sentence-") or name == "bidirectional-lm":
         line = 'embed "A cat." "A kitten." "Stock prices."'
     elif name == "seq2seq":
         line = f'{_verb(model)} "Your text here." --num-beams 4'

@@ -224,6 +224,11 @@ class LanguageHead(Head):
         return linear_cross_entropy(rows, output.weight, output.bias, labels.reshape(-1), self.chunk, self.smoothing)
 
 
+def language_heads(model: nn.Module) -> list[LanguageHead]:
+    """All that score words in a model, whatever heads they are a part of."""
+    return [module for module in model.modules() if isinstance(module, LanguageHead)]
+
+
 class WordTransform(nn.Module):
     """BERT's step before the output matrix: dense (to the embedding's width, if that differs), activation, norm."""
 

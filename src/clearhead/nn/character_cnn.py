@@ -102,7 +102,7 @@ class CharacterCNN(Embedder):
 
     def _vectors(self, ids: Tensor) -> Tensor:
         """(…, characters) -> (…, width)"""
-        x = tap(self, "characters", self.characters(ids))
+        x = tap(self, "characters", self.characters(ids.long()))
         x = x.flatten(0, -3).mT  # (words, character_width, characters)
         found = [self.activation(convolution(x).amax(-1)) for convolution in self.convolutions]
         y = tap(self, "filters", torch.cat(found, -1).unflatten(0, ids.shape[:-1]))

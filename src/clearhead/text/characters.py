@@ -77,36 +77,36 @@ class CharacterCodec:
         import torch
 
         several = not isinstance(raw, str) and len(raw) > 0 and not isinstance(raw[0], str)
-        rows = [self.encode(words_in(one)) for one in (raw if several else [raw])]  # type: ignore[arg-type]
-        out = np.zeros((len(rows), max(map(len, rows)), self.max_characters), np.int64)
-        for n, row in enumerate(rows):
-            out[n, : len(row)] = row
-        return {"character_ids": torch.from_numpy(out)}
+        sentences = [words_in(one) for one in (raw if several else [raw])]  # type: ignore[arg-type]
+        spelt = [word.encode("utf-8", "ignore") for words in sentences for word in words]
+        lengths = np.array([len(one) for one in spelt], np.int64)
+        rows = self.rows_of(np.frombuffer(b"".join(spelt), np.uint8), lengths, [len(words) for words in sentences])
+        return {"character_ids": torch.from_numpy(rows.astype(np.int64))}
 
-    def encode(self, words: Sequence[str]) -> np.ndarray:
-        """A sentence between its two marks: (words + 2, max_characters)."""
-        return self.rows([self.bytes_of(word) for word in words])
+    def rows_of(self, characters: np.ndarray, lengths: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+        """Several sentences at once, from one array with the bytes of all words: (sentences, longest, max_characters),
+        in the smallest type that will do.
 
-    def bytes_of(self, word: str) -> bytes:
-        """As many of a word's bytes as are read."""
-        return word.encode("utf-8", "ignore")[: self.max_characters - 2]
-
-    def rows(self, words: Sequence[bytes]) -> np.ndarray:
-        """The same as `encode`, of words that are bytes already."""
-        lengths = np.fromiter((len(word) for word in words), np.int64, len(words))
-        return self.rows_of(np.frombuffer(b"".join(words), np.uint8), lengths)
-
-    def rows_of(self, characters: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """The same, of the bytes of all words in one array and the length of each word."""
-        out = np.full((len(lengths) + 2, self.max_characters), PADDING, np.int64)
-        out[:, 0] = BEGIN_WORD
-        out[0, 1], out[-1, 1] = BEGIN_SENTENCE, END_SENTENCE
-        out[[0, -1], 2] = END_WORD
-        word = np.repeat(np.arange(len(lengths)), lengths)
-        begins = np.cumsum(lengths) - lengths
-        out[word + 1, np.arange(len(characters)) - begins[word] + 1] = characters
-        out[np.arange(1, len(lengths) + 1), lengths + 1] = END_WORD
-        return out + 1
+        lengths   of each word, in bytes; of a longer one than there is room for, the beginning counts
+        counts    of each sentence, in words
+        """
+        count, room = np.asarray(counts), self.max_characters - 2
+        out = np.zeros((len(count), count.max(initial=0) + 2, self.max_characters), np.int16)
+        real = np.arange(out.shape[1]) < count[:, None] + 2
+        out[real] = PADDING + 1
+        out[real, 0] = BEGIN_WORD + 1
+        rows = np.arange(len(count))
+        out[rows, 0, 1], out[rows, count + 1, 1] = BEGIN_SENTENCE + 1, END_SENTENCE + 1
+        out[rows, 0, 2], out[rows, count + 1, 2] = END_WORD + 1, END_WORD + 1
+        row = np.repeat(rows, count)  # of each word, where it stands
+        place = np.arange(len(lengths)) - np.repeat(np.cumsum(count) - count, count) + 1
+        out[row, place, np.minimum(lengths, room) + 1] = END_WORD + 1
+        word = np.repeat(np.arange(len(lengths)), lengths)  # of each byte
+        inside = np.arange(len(characters)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        if inside.max(initial=0) >= room:
+            word, characters, inside = (part[inside < room] for part in (word, characters, inside))
+        out[row[word], place[word], inside + 1] = characters.astype(np.int16) + 1
+        return out
 
     def word_ids(self, words: Iterable[str]) -> np.ndarray:
         """Of a sentence, its marks included: which words of the vocabulary they are."""

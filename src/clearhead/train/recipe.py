@@ -56,7 +56,7 @@ class TokenizerRecipe:
     """Take one (`start`), or train one on the training text (`kind`). By default the starting model's own."""
 
     start: str | None = None
-    kind: Literal["bpe", "wordpiece", "unigram"] | None = None
+    kind: Literal["bpe", "wordpiece", "unigram", "words"] | None = None
     vocab_size: Annotated[int, Field(least=1, most=10_000_000)] = 8192
     lowercase: bool | None = None
     special_tokens: list[str] = field(default_factory=list)

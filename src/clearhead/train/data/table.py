@@ -135,10 +135,10 @@ class Table:
         parts = [np.unique(values) for values in self._values[column]]
         return np.unique(np.concatenate(parts)).tolist() if parts else []
 
-    def longest(self) -> np.ndarray:
-        """For each example the length of its longest column: what batches of like lengths go by."""
+    def longest(self, column: str | None = None) -> np.ndarray:
+        """For each example the length of this column, or of its longest: what batches of like lengths go by."""
         longest = np.ones(len(self), OFFSET)
-        for lengths in self._lengths.values():
+        for lengths in self._lengths.values() if column is None else [self._lengths[column]]:
             np.maximum(longest, lengths, out=longest)
         return longest
 

@@ -10,6 +10,7 @@ import torch
 
 from clearhead.errors import ClearheadError, TrainingStopped
 from clearhead.models import Model
+from clearhead.models.heads import language_heads
 from clearhead.nn import cross_entropy
 
 CHUNK = 16_384  # positions whose scores are held at once, on a GPU
@@ -23,8 +24,7 @@ def save_memory(
                 quicker as well
     gradient_checkpointing   keep only what goes into each layer, and compute its inside again on the way back
     """
-    head = model.language_head
-    if head is not None:
+    for head in language_heads(model):
         head.chunk = (CHUNK if device.type == "cuda" else 0) if chunk is None else chunk
         if head.chunk and device.type == "cuda":
             cross_entropy.prepare()

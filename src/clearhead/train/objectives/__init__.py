@@ -17,6 +17,7 @@ from clearhead.train.objectives.base import Objective
 OBJECTIVES = {
     "causal-lm": "causal:CausalLM",
     "masked-lm": "masked:MaskedLM",
+    "bidirectional-lm": "bidirectional:BidirectionalLM",
     "bert-pretraining": "sentences:NextSentence",
     "sentence-order": "sentences:SentenceOrder",
     "translation-lm": "translation_lm:TranslationLM",

@@ -10,6 +10,7 @@ measure, report   sums over held-out batches, and the metrics made of them
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from clearhead.codec import Codec
 from clearhead.errors import InputError
 from clearhead.models import Model
+from clearhead.text import load_tokenizer
 from clearhead.train.data.types import Batch, Example, Examples, Record
 from clearhead.train.objectives.labels import Labels
 
@@ -36,6 +38,8 @@ class Objective:
     unit      what the places of an example are called, in the singular: token, patch, note
     columns   what a record must hold
     blocks    the examples are documents; the data is cut into blocks of `block_length` units across them
+    codec_kinds       what can be trained on the text as its codec (`tokenizer.kind` in a recipe)
+    length_column     the column whose length an example has, for batches of like lengths; None: its longest
     static_shapes     all batches have one shape, but for the last of an epoch, and the module is called once for each
     compares_rows     rows of a part of a batch are compared with each other: in other parts, another task
     higher_is_better  the metrics of `report` and `evaluate_test` of which more is better; of all others less is
@@ -51,6 +55,8 @@ class Objective:
     unit: ClassVar[str] = "unit"
     columns: ClassVar[tuple[str, ...]] = ("text",)
     blocks: ClassVar[bool] = False
+    codec_kinds: ClassVar[tuple[str, ...]] = ()
+    length_column: ClassVar[str | None] = None
     static_shapes: ClassVar[bool] = False
     compares_rows: ClassVar[bool] = False
     higher_is_better: ClassVar[frozenset[str]] = frozenset()
@@ -72,6 +78,31 @@ class Objective:
     def loss_weights(self) -> dict[str, float]:
         """How much each term counts in the sum that is minimised."""
         return {"loss": 1.0}
+
+    # ---- the codec
+
+    @classmethod
+    def train_codec(
+        cls, texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool | None = None,
+        special_tokens: Sequence[str] = (), show_progress: bool = True,
+    ) -> Any:  # fmt: skip
+        """One of its `codec_kinds`, made from the training text."""
+        raise NotImplementedError
+
+    @classmethod
+    def load_codec(cls, folder: Path) -> Any:
+        """The codec in a folder: a model's, or one that stands alone."""
+        return load_tokenizer(folder)
+
+    @classmethod
+    def texts_of(cls, record: Record) -> Iterator[str]:
+        """What a codec can learn from: the strings in the columns, and in lists of them."""
+        for column in cls.columns:
+            value = record.get(column) if column not in ("label", "tags") else None
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, list):
+                yield from (item for item in value if isinstance(item, str))
 
     # ---- from records to batches
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from clearhead.errors import ConfigError, InputError
 from clearhead.generate.session import check_can_generate
 from clearhead.models import Model
 from clearhead.pipeline import TextPipeline
-from clearhead.text import Tokenizer
+from clearhead.text import Tokenizer, train_tokenizer
 from clearhead.text.builders.templates import BERT
-from clearhead.train.data.types import Record
 from clearhead.train.objectives.base import Objective
 
 SAMPLED = 60  # tokens of a sample
+BROUGHT = {  # special tokens that a tokenizer of each kind has anyway
+    "bpe": ("bos_token", "eos_token", "unk_token"),
+    "wordpiece": ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
+    "unigram": ("pad_token", "eos_token", "unk_token"),
+}
 
 
 class TextObjective(Objective):
@@ -26,6 +30,7 @@ class TextObjective(Objective):
     """
 
     unit = "token"
+    codec_kinds = ("bpe", "wordpiece", "unigram")
     special_tokens: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:
@@ -48,14 +53,17 @@ class TextObjective(Objective):
             tokenizer.saved_class = "PreTrainedTokenizerFast"  # the GPT-2 class of `transformers` puts nothing there
 
     @classmethod
-    def texts_of(cls, record: Record) -> Iterator[str]:
-        """What a tokenizer can learn from: the strings in the columns, and in lists of them."""
-        for column in cls.columns:
-            value = record.get(column) if column not in ("label", "tags") else None
-            if isinstance(value, str):
-                yield value
-            elif isinstance(value, list):
-                yield from (item for item in value if isinstance(item, str))
+    def train_codec(
+        cls, texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool | None = None,
+        special_tokens: Sequence[str] = (), show_progress: bool = True,
+    ) -> Tokenizer:  # fmt: skip
+        own = [token for name, token in cls.special_tokens.items() if name not in BROUGHT[kind]]
+        made = train_tokenizer(
+            texts, kind, vocab_size, lowercase=lowercase, special_tokens=[*special_tokens, *cls.extra_tokens(), *own],
+            show_progress=show_progress,
+        )  # fmt: skip
+        cls.finish_tokenizer(made)
+        return made
 
     def identity(self) -> dict[str, Any]:
         return super().identity() | {"tokenizer": tokenizer_identity(self.tokenizer)}

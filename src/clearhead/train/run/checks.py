@@ -32,7 +32,7 @@ def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     model = model_shape(recipe.model, kind, inputs.start, words)
     _check_sizes(recipe, model, words, is_new=inputs.start is None)
     source_tokenizer = inputs.source_tokenizer
-    if source_tokenizer is None and inputs.tokenizer is not None and inputs.tokenizer.separate_vocabs:
+    if source_tokenizer is None and getattr(inputs.tokenizer, "separate_vocabs", False):
         source_tokenizer = inputs.tokenizer
     _check_source_tokenizer(kind, model, source_tokenizer)
     rates = recipe.schedule

@@ -33,7 +33,7 @@ def prepare_data(
     cache = hub.user_path(recipe.data.cache) if recipe.data.cache else folder / "data"
     tables = {part: _table(source, objective, cache, recipe.data.workers, world) for part, source in sources.items()}
     examples = {part: _examples(part, table, objective) for part, table in tables.items()}
-    return RunData(tables, examples, {part: _order(recipe, part, examples[part]) for part in examples})
+    return RunData(tables, examples, {part: _order(recipe, part, examples[part], objective) for part in examples})
 
 
 def _table(source: Source, objective: Objective, cache: Path, workers: int, world: World) -> Table:
@@ -55,13 +55,14 @@ def _examples(part: str, table: Table, objective: Objective) -> Table | Blocks:
     return Blocks(table, objective.block_length, keep_last=part != "train", name=f"The {part} data")
 
 
-def _order(recipe: Recipe, part: str, examples: Table | Blocks) -> Order:
+def _order(recipe: Recipe, part: str, examples: Table | Blocks, objective: Objective) -> Order:
     batch, is_table = recipe.batch, isinstance(examples, Table)
     size = batch.size if part == "train" else recipe.evaluation.batch_size or batch.size
     tokens = batch.tokens
     if not is_table and tokens is not None:
         size, tokens = size or max(tokens // batch.length, 1), None
+    lengths = examples.longest(objective.length_column) if isinstance(examples, Table) else len(examples)
     return Order(
-        examples.longest() if isinstance(examples, Table) else len(examples), batch_size=size, batch_tokens=tokens,
-        seed=recipe.seed, shuffle=part == "train", bucket=batch.bucket and is_table,
+        lengths, batch_size=size, batch_tokens=tokens, seed=recipe.seed, shuffle=part == "train",
+        bucket=batch.bucket and is_table,
     )  # fmt: skip

@@ -31,6 +31,7 @@ from clearhead.zoo.recipes import find_recipe
 OBJECTIVE_OF = {
     "causal-lm": "causal-lm",
     "masked-lm": "masked-lm",
+    "bidirectional-lm": "bidirectional-lm",
     "pretraining": "masked-lm",
     "permutation-lm": "permutation-lm",
     "seq2seq-lm": "seq2seq",

@@ -10,6 +10,7 @@ from clearhead.errors import CheckpointError
 from clearhead.files import atomic_write, remove_parts
 from clearhead.hub.adapter import save_adapter, unnamed_matrix
 from clearhead.models import Model
+from clearhead.models.heads import language_heads
 from clearhead.nn.lora import merge
 from clearhead.pipeline import Pipeline
 from clearhead.train.data import Source
@@ -55,8 +56,7 @@ def _export(parts: RunParts, model: Model) -> Pipeline:
         if unnamed_matrix(model) is None:
             save_adapter(model, folder / "adapter", _base(parts.recipe.model.start))
         merge(model)
-    head = model.language_head
-    if head is not None:
+    for head in language_heads(model):
         head.chunk, head.smoothing = 0, 0.0
     pipe = parts.pipeline(model)
     remove_parts(folder / "model")

@@ -10,8 +10,10 @@ from typing import Any
 from clearhead import hub, pipeline
 from clearhead.errors import InputError
 from clearhead.hub.adapter import is_adapter
-from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
+from clearhead.text import Tokenizer, has_tokenizer
+from clearhead.text.characters import VOCABULARY
 from clearhead.train.data import Source, open_source
+from clearhead.train.objectives import Objective, objective_class
 from clearhead.train.recipe import DataRecipe, Recipe
 from clearhead.train.run.kept_sources import kept_sources
 
@@ -27,7 +29,7 @@ class RunInputs:
 
     sources: dict[str, Source]
     start: Path | None
-    tokenizer: Tokenizer | None
+    tokenizer: Any  # whatever codec the objective reads with
     source_tokenizer: Tokenizer | None
 
 
@@ -43,9 +45,10 @@ def open_inputs(recipe: Recipe, folder: Path) -> RunInputs:
             f'it (model), or what ch.load("{start}").save("folder") writes.'
         )
     taken_from = recipe.tokenizer.start or origin
-    tokenizer = _tokenizer_at(taken_from) if taken_from and not recipe.tokenizer.kind else None
+    kind = objective_class(recipe.objective["name"])
+    tokenizer = _codec_at(taken_from, kind) if taken_from and not recipe.tokenizer.kind else None
     source = recipe.objective.get("source_tokenizer")
-    source_tokenizer = _tokenizer_at(source) if source is not None else None
+    source_tokenizer = _codec_at(source, kind) if source is not None else None
     return RunInputs(_open_sources(recipe.data, kept_sources(folder)), start, tokenizer, source_tokenizer)
 
 
@@ -82,8 +85,8 @@ def _common(data: DataRecipe) -> dict[str, Any]:
     return {"format": data.format, "documents": data.documents, "columns": data.columns or None}
 
 
-def _tokenizer_at(where: str) -> Tokenizer:
-    """A model's tokenizer, or one that is alone in its folder."""
+def _codec_at(where: str, kind: type[Objective]) -> Any:
+    """A model's codec, or one that is alone in its folder."""
     path = hub.user_path(where)
-    folder = path if has_tokenizer(path) else hub.transformer_folder(pipeline.folder_of(where))
-    return load_tokenizer(folder)
+    alone = has_tokenizer(path) or (path / VOCABULARY).is_file()
+    return kind.load_codec(path if alone else hub.transformer_folder(pipeline.folder_of(where)))

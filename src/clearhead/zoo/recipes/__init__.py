@@ -26,6 +26,7 @@ ORDER = [
     "language-model",
     "finetune-gpt2",
     "translation",
+    "elmo",
     "bert-pretraining",
     "classification",
     "tagging",
