@@ -17,6 +17,7 @@ import clearhead as ch
 from clearhead.cli import app
 from clearhead.errors import ClearheadError
 from clearhead.train.engine.log import read_log
+from clearhead.zoo.recipes import recipes
 from tests.fork_server import run_python
 
 TEXT = "The cat sees the dog. The dog likes the girl. A girl finds the house near the river.\n"
