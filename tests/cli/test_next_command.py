@@ -38,7 +38,7 @@ MODELS = {
     "gpt-classification": ("gpt2", "sequence-classification", "classify"),
     "gpt-entailment": ("gpt2", "sequence-classification", "classify"),
     "gpt-similarity": ("gpt2", "sequence-classification", "explain attention"),
-    "gpt-multiple-choice": ("gpt2", "sequence-classification", "explain attention"),
+    "gpt-multiple-choice": ("gpt2", "multiple-choice", "explain prediction"),
 } | {f"sentence-{kind}": ("bert", "features", "embed") for kind in ("softmax", "similarity", "contrastive", "triplet")}
 
 
