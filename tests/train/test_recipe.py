@@ -162,8 +162,10 @@ steps: 1
         ("1: 2", ["unknown key '1'"]),
         ("- a", ["not valid YAML"]),
         ("names: " + "[" * 3000 + "]" * 3000, ["nested too deeply"]),
+        ("a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 10)}]\n" for a, b in ("ab", "bc",
+         "cd", "de", "ef", "fg", "gh")), ["1,000,000 values"]),
     ],
-)
+)  # fmt: skip
 def test_pitfalls_of_yaml(tmp_path, text, words):
     path = tmp_path / "r.yaml"
     path.write_text(YAML + text)
@@ -171,6 +173,17 @@ def test_pitfalls_of_yaml(tmp_path, text, words):
         read_recipe(path)
     for word in words:
         assert word in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [("model.config=&a [*a]", "contains itself"), ("model.config=" + "[" * 3000, "nested too deeply|not valid YAML")],
+)
+def test_pitfalls_of_settings(tmp_path, setting, says):
+    (tmp_path / "r.yaml").write_text(YAML)
+    with pytest.raises(ConfigError, match=says) as caught:
+        read_recipe(tmp_path / "r.yaml", [setting])
+    assert len(str(caught.value)) < 300
 
 
 def test_anchors_share_nothing(tmp_path):

@@ -7,7 +7,7 @@ field is a text.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -15,6 +15,9 @@ from typing import Any, get_args, get_type_hints
 from clearhead.errors import ConfigError
 from clearhead.schema import build, near_key, paths_of
 from clearhead.train.recipe import Recipe, check_recipe
+
+_MOST_VALUES = 1_000_000
+_LONGEST_NAME = 80  # characters of a setting that are repeated in a message
 
 
 def read_recipe(source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> Recipe:
@@ -26,10 +29,7 @@ def read_recipe(source: str | Path | Mapping[str, Any], overrides: Iterable[str]
         content = _parse(_text_of(Path(source)), name) or {}
     if not isinstance(content, Mapping):
         raise ConfigError(f"{name} must hold keys and values, not {type(content).__name__}.")
-    try:
-        table = _plain(content, name)
-    except RecursionError:
-        raise ConfigError(f"{name}: a value contains itself, by way of an anchor (&name, *name).") from None
+    table = _copied(content, name)
     settings = list(overrides)
     for setting in settings:
         _override(table, setting)
@@ -102,12 +102,22 @@ def _parse(text: str, name: str) -> Any:
         raise ConfigError(f"{name} holds a value that cannot be read: {error}.") from None
 
 
-def _plain(value: Any, where: str) -> Any:
+def _copied(value: Any, where: str) -> Any:
     """A copy of its own, of what YAML can hold: nothing that an anchor or the caller shares is written to."""
+    try:
+        return _plain(value, where, iter(range(_MOST_VALUES)))
+    except RecursionError:
+        raise ConfigError(f"{where}: a value contains itself, by way of an anchor (&name, *name).") from None
+
+
+def _plain(value: Any, where: str, left: Iterator[int]) -> Any:
+    """left: how many values more there may be; anchors make many of a few"""
+    if next(left, None) is None:
+        raise ConfigError(f"{where}: there are more than {_MOST_VALUES:,} values, by way of anchors (&name, *name).")
     if isinstance(value, Mapping):
-        return {_key(key): _plain(inner, f"{where}: {key}") for key, inner in value.items()}
+        return {_key(key): _plain(inner, f"{where}: {key}", left) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, where) for item in value]
+        return [_plain(item, where, left) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, str) and "\0" in value:
@@ -147,7 +157,8 @@ def parse_value(text: str, name: str) -> Any:
     """What is written behind a key: YAML. `name` begins what is said of a mistake."""
     if text.startswith("*"):  # a pattern of files; to YAML it would be an alias
         return text
-    return _plain(_parse(text, name), name)
+    name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+    return _copied(_parse(text, name), name)
 
 
 def _type_at(path: list[str], setting: str) -> Any:
