@@ -76,6 +76,7 @@ def test_json_loses_nothing_in_any_encoding():
         (PIPE.format(b"caf\xe9"), ["generate", "-"], "byte 0xe9"),
         (PIPE.format(b"caf\xe9"), ["next", "The", "-m", "random-gpt2"], "byte 0xe9"),
         ("os.environ['COLUMNS'] = '0'", ["generate", "The", "--top-k", "0"], "top_k"),
+        ("os.environ['COLUMNS'] = '1'", ["generate", "The", "--top-k", "0"], "top_k"),
     ],
 )
 def test_streams_that_are_closed_full_or_strange(first, words, says):

@@ -120,3 +120,24 @@ def test_a_pipeline_is_taken_where_a_model_is():
     assert seen["layers.0.output"].shape[-1] == 24
     with pytest.raises(InputError, match="not str"):
         ch.tap_points("bert-mini")
+
+
+@pytest.mark.parametrize(
+    ("task", "job"),
+    [
+        ("sequence-classification", lambda pipe: pipe.classify("the cat")),
+        ("token-classification", lambda pipe: pipe.tag("the cat")),
+        ("question-answering", lambda pipe: pipe.answer("the cat", "the mat")),
+        ("masked-lm", lambda pipe: pipe.fill("the [MASK]")),
+        ("masked-lm", lambda pipe: pipe.classify("the cat", labels=["a", "b"])),
+        ("features", lambda pipe: pipe.embed("the cat")),
+        ("features", lambda pipe: pipe.search("the cat", ["a dog", "a mat"])),
+    ],
+)
+def test_a_model_of_nan_says_so(task, job):
+    pipe = tiny_pipeline("bert", task)
+    with torch.no_grad():
+        for p in pipe.model.parameters():
+            p.fill_(torch.nan)
+    with pytest.raises(InputError, match="computes NaN"):
+        job(pipe)

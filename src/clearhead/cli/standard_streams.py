@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from clearhead.errors import InputError
 
-WIDEST = 10_000  # columns that a terminal may claim
+NARROWEST, WIDEST = 20, 10_000  # columns that a terminal may claim
 # One character for one, so that columns stay in line.
 _PLAINER = {
     **dict.fromkeys("–—−‐‑─━", "-"), **dict.fromkeys("│┃┆▏", "|"), **dict.fromkeys("█▉▊▋▌▍▎▇▆▅▄▃▂▁", "#"),
@@ -65,9 +65,9 @@ def prepare() -> None:
     for stream, handler in ((sys.stdin, "refuse"), (sys.stdout, "replace"), (sys.stderr, "replace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=f"clearhead.{handler}")
-    for name in ("COLUMNS", "LINES"):  # 0 would print nothing at all
+    for name, least in (("COLUMNS", NARROWEST), ("LINES", 1)):  # few would print nothing, or nothing to be read
         size = os.environ.get(name, "")
-        if size and not (size.isdecimal() and 0 < int(size[:9]) <= WIDEST):
+        if size and not (size.isdecimal() and least <= int(size[:9]) <= WIDEST):
             del os.environ[name]
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.generate.session import check_numbers
 from clearhead.pipeline.batches import Row, TextBatch, log, max_input_length, rows_of, run_batches, texts_of
 from clearhead.pipeline.task_params import task_params
 from clearhead.schema import Field
@@ -88,6 +89,7 @@ def answer(
 
     def logits(batch: TextBatch) -> list[tuple[Tensor, Tensor]]:
         out = pipe.model(**batch.inputs)
+        check_numbers(out.start_logits, pipe.model)
         return list(zip(out.start_logits.float().cpu(), out.end_logits.float().cpu(), strict=True))
 
     scores = run_batches(pipe, [window.row for window in windows], logits, batch_size)

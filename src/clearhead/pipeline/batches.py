@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
+from clearhead.generate.session import check_numbers
 from clearhead.models import Model
 from clearhead.nn.fast import cpu_kernels
 from clearhead.schema import Field
@@ -122,10 +123,18 @@ def run_batches(pipe: TextPipeline, rows: Sequence[Row], run: Callable[[TextBatc
     return [results[n] for n in range(len(rows))]
 
 
+def checked_logits(pipe: TextPipeline, batch: TextBatch) -> Tensor:
+    """What the model's head says of a batch, in fp32 on the CPU; an error where it is NaN."""
+    logits = pipe.model(**batch.inputs).logits
+    check_numbers(logits, pipe.model)
+    return logits.float().cpu()
+
+
 def logits_at(pipe: TextPipeline, inputs: dict[str, Tensor], places: list[list[int]]) -> list[Tensor]:
     """Of each row the logits at its places, (places, vocabulary). At others, where nobody asks, none are computed."""
     asked = sorted({place for row in places for place in row})
     logits = pipe.model(**inputs, logits_to_keep=torch.tensor(asked, device=pipe.model.device)).logits
+    check_numbers(logits, pipe.model)
     column = {place: n for n, place in enumerate(asked)}
     return [logits[n, [column[place] for place in row]] for n, row in enumerate(places)]
 

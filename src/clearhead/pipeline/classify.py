@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.pipeline.batches import encode_cut, pairs_of, run_batches, texts_of
+from clearhead.pipeline.batches import checked_logits, encode_cut, pairs_of, run_batches, texts_of
 from clearhead.pipeline.label_words import check_template, label_log_probs
 from clearhead.schema import Field
 
@@ -84,7 +84,7 @@ def _logits(
 ) -> Tensor:
     """(texts, labels)"""
     rows = encode_cut(pipe, texts, pairs, truncation=truncation)
-    logits = run_batches(pipe, rows, lambda batch: pipe.model(**batch.inputs).logits.float().cpu(), batch_size)
+    logits = run_batches(pipe, rows, lambda batch: checked_logits(pipe, batch), batch_size)
     return torch.stack(logits)
 
 

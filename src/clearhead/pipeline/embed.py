@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clearhead import hub
 from clearhead.errors import InputError
+from clearhead.generate.session import check_numbers
 from clearhead.models.sentence import Normalize, Pooling, SentenceHead
 from clearhead.pipeline.batches import TextBatch, encode_cut, run_batches, texts_of
 
@@ -42,7 +43,9 @@ def embed(
     limits = (sentence.max_seq_length, pipe.tokenizer.model_max_length, stack.token_embedder.max_length)
 
     def vectors(batch: TextBatch) -> Tensor:
-        return head(stack(**batch.inputs), batch.real)
+        found = head(stack(**batch.inputs), batch.real)
+        check_numbers(found, pipe.model)
+        return found
 
     encoded = encode_cut(pipe, rows, limit=min(limit for limit in limits if limit))
     out = torch.stack(run_batches(pipe, encoded, vectors, batch_size))

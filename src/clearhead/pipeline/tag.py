@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.pipeline.batches import rows_of, run_batches, texts_of
+from clearhead.pipeline.batches import checked_logits, rows_of, run_batches, texts_of
 from clearhead.pipeline.windows import windows_of
 from clearhead.text import Encoding
 
@@ -57,7 +57,7 @@ def tag(
     scores = run_batches(
         pipe,
         rows_of(pipe.model, encoding),
-        lambda batch: pipe.model(**batch.inputs).logits.float().softmax(-1).cpu(),  # (batch, time, tags)
+        lambda batch: checked_logits(pipe, batch).softmax(-1),  # (batch, time, tags)
         batch_size,
     )
     windows: list[list[list[_Piece]]] = [[] for _ in texts]
