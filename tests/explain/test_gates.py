@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clearhead.errors import InputError
-from clearhead.explain import gates, walk
+from clearhead.explain import echo, gates, walk
 from clearhead.explain.questions import QUESTIONS
 from clearhead.nn import trace
 from tests.tiny import TEXT, tiny_pipeline
@@ -130,3 +130,40 @@ def test_a_walk_through_a_plain_rnn():
     found = walk(tiny_pipeline("rnn", cell="rnn"), TEXT, numbers=99)
     new = next(step for step in found.steps if step.title == "The new state")
     close(new.vectors[-1].numbers, np.tanh(numbers(new, "the word") + numbers(new, "the last state")))
+
+
+# ---- echoes
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_an_echo_is_how_far_the_state_moves(direction):
+    pipe = tiny_pipeline("rnn", "sequence-classification", bidirectional=True)
+    found = echo(pipe, TEXT, layer=0, direction=direction)
+    ids = pipe.read(TEXT).inputs["input_ids"]
+    table = pipe.model.stack.embed.tokens
+    name = f"layers.0.{'reverse.' if direction == 'reverse' else ''}hidden"
+    blank = table.weight[pipe.tokenizer.mask_token_id].detach()
+    states = []
+    with torch.no_grad():
+        for gone in (None, 2):
+            vectors = table(ids)
+            if gone is not None:
+                vectors[0, gone] = blank
+            with trace(pipe.model, name) as seen:
+                pipe.model(inputs_embeds=vectors)
+            states.append(seen[name][0])
+    want = (states[1] - states[0]).norm(dim=-1).numpy()
+    np.testing.assert_allclose(found.change[2], want, atol=1e-5)
+    np.testing.assert_allclose(found.echo[2], want / want[2], atol=1e-4)
+    before = found.change[2, 3:] if direction == "reverse" else found.change[2, :2]
+    assert not before.any()  # it has not been read yet
+    assert found.left[2] == found.echo[2, 0 if direction == "reverse" else -1]
+
+
+def test_a_word_that_says_nothing_has_no_echo():
+    pipe = tiny_pipeline("rnn", "sequence-classification")
+    found = echo(pipe, TEXT.replace("mat", "[MASK]"))
+    place = next(n for n, token in enumerate(found.tokens) if token.text == "[MASK]")
+    assert np.isnan(found.echo[place]).all() and not found.change[place].any()
+    with pytest.raises(InputError, match="no recurrent layers"):
+        echo(tiny_pipeline("gpt2"), TEXT)

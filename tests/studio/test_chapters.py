@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 import clearhead.studio
+from clearhead import zoo
 from tests.studio.browser import CONTRAST, browser, settled, studio, visit  # noqa: F401 (fixtures)
 
 CHAPTERS = sorted(path.stem for path in (Path(clearhead.studio.__file__).parent / "web/chapters").glob("*.js"))
+# Models that a chapter is about: without them it is not listed.
+NEEDS = {"bottleneck": ["rnn-en-de", "rnn-attention-en-de", "translate-en-de"]}
+LISTED = [slug for slug in CHAPTERS if set(NEEDS.get(slug, [])) <= set(zoo.cards())]
 # Another model that is small, and how many figures it goes without: those that are about one shipped model.
 SMALL = {"gpt2": ("random-gpt2", 0), "layers": ("random-gpt2", 0), "why": ("random-gpt2", 1)}
 # Prose and words around figures in 中文 that hold no Chinese, or a run of English that was forgotten.
@@ -42,7 +46,7 @@ def words(page):
     return page.locator(".st-article h1, .st-prose, .ch-question, figcaption").all_inner_texts()
 
 
-@pytest.mark.parametrize("slug", CHAPTERS)
+@pytest.mark.parametrize("slug", LISTED)
 def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch, tmp_path):  # noqa: F811
     with visit(browser, studio, f"/chapters/{slug}") as page:
         count = read_through(page)
@@ -83,6 +87,30 @@ def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch, tmp_pa
         with contextlib.redirect_stdout(io.StringIO()) as said:
             exec(compile(code, slug, "exec"), {"__name__": "__main__"})
         assert said.getvalue().strip()
+
+
+@pytest.mark.parametrize("slug", NEEDS)
+def test_a_chapter_without_its_models_is_not_listed_and_says_so(slug, browser, studio):  # noqa: F811
+    def poorer(route):
+        answer = route.fetch()
+        state = answer.json()
+        state["models"] = [model for model in state["models"] if model["name"] not in NEEDS[slug]]
+        route.fulfill(response=answer, json=state)
+
+    with visit(browser, studio, "/lab?model=random-gpt2&question=parameters") as page:
+        page.route("**/api/state", poorer)
+        page.goto(studio.address + "/")
+        page.locator(".st-contents-list a").first.wait_for()
+        links = page.locator(".st-contents-list a").evaluate_all("(all) => all.map((one) => one.pathname)")
+        assert f"/chapters/{slug}" not in links and "/chapters/gpt2" in links
+        numbers = page.locator("ol.st-contents-list .st-number").all_inner_texts()
+        assert numbers == [str(n + 1) for n in range(len(numbers))]
+        page.goto(f"{studio.address}/chapters/{slug}")
+        page.locator(".st-error").wait_for()
+        assert all(name in page.locator(".st-error").inner_text() for name in NEEDS[slug])
+        page.get_by_role("button", name="中文").click()
+        assert "不在这里" in page.locator(".st-error").inner_text()
+        assert page.locator(".st-live").count() == 0
 
 
 def test_what_is_chosen_in_one_step_is_chosen_in_all(browser, studio):  # noqa: F811

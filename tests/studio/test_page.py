@@ -305,10 +305,10 @@ def test_language_and_theme_stay_chosen(browser, studio):  # noqa: F811
         page.get_by_role("button", name="中文").click()
         assert page.locator("html").get_attribute("lang") == "zh-Hans"
         page.goto(studio.address + "/")
-        page.get_by_text("六章").wait_for()
+        page.get_by_role("heading", name="章节").wait_for()
         assert page.evaluate(ground) != dark
         page.goto(studio.address + "/?lang=en&theme=dark")
-        page.get_by_text("Six chapters").wait_for()
+        page.get_by_role("heading", name="Chapters").wait_for()
         assert page.evaluate(ground) == dark
 
 

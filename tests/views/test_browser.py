@@ -14,6 +14,7 @@ from clearhead.explain.attention import attention
 from clearhead.explain.attention_steps import attention_steps
 from clearhead.explain.beams import beams
 from clearhead.explain.caching import caching
+from clearhead.explain.echo import echo
 from clearhead.explain.gates import gates
 from clearhead.explain.hidden_states import hidden_states
 from clearhead.explain.neuron_probe import neuron_probe
@@ -31,6 +32,7 @@ from clearhead.explain.walk import walk
 from clearhead.studio.screenshots import CHROMIUM
 from clearhead.views.page import fragment
 from clearhead.views.widget import module
+from tests.explain.test_length_curve import curves
 from tests.programs import need_chromium
 from tests.tiny import TEXT, tiny_pipeline
 from tests.views.test_page import finding_of
@@ -136,7 +138,7 @@ def findings(pipe):
         hidden_states(pipe, TEXT), hidden_states(pipe, TEXT, positions=-1, candidates=[" cat", " mat"]),
         next_token(pipe, TEXT), walk(pipe, TEXT), neurons(pipe, TEXT, top=6), top_tokens(pipe, [TEXT], 0, 1),
         gates(tiny_pipeline("rnn"), TEXT), neuron_probe(pipe, [TEXT, CHANGED]),
-        alignment_steps(tiny_pipeline("rnn-seq2seq"), TEXT, "a dog sat"),
+        alignment_steps(tiny_pipeline("rnn-seq2seq"), TEXT, "a dog sat"), echo(tiny_pipeline("rnn"), TEXT), curves(),
         finding_of("factors", model="small", tokens=tokens, factors=np.eye(2, len(tokens)), error=0.1,
                    weights=np.array([0.7, 0.3])),
         similarity(pipe, TEXT, tiny_pipeline("bert"), unbiased=True), patching(pipe, TEXT, CHANGED),
@@ -163,7 +165,17 @@ def test_every_kind_is_drawn_and_answers_the_pointer(findings, tmp_path):
         assert figure["wide"] <= 0, f"{kind} is wider than its frame"
         assert abs(figure["height"] - figure["inner"]) < 8, f"{kind} does not fill its frame"
         assert figure["tip"], kind
-    for kind in ("attention", "ablation", "hidden-states", "comparison", "similarity", "patching", "neurons", "gates"):
+    for kind in (
+        "attention",
+        "ablation",
+        "hidden-states",
+        "comparison",
+        "similarity",
+        "patching",
+        "neurons",
+        "gates",
+        "echo",
+    ):
         assert seen[kind]["pinned"], kind
 
 

@@ -13,6 +13,7 @@ from clearhead.explain.attention import attention
 from clearhead.explain.attention_steps import attention_steps
 from clearhead.explain.beams import beams
 from clearhead.explain.caching import caching
+from clearhead.explain.echo import echo
 from clearhead.explain.factors import factors
 from clearhead.explain.gates import gates
 from clearhead.explain.hidden_states import hidden_states
@@ -32,6 +33,7 @@ from clearhead.views.page import compact, page
 from clearhead.views.terminal import drawn, text_of
 from clearhead.views.terminal.attention import telling_head
 from clearhead.views.terminal.elements import shade
+from tests.explain.test_length_curve import curves
 from tests.tiny import TEXT, tiny_pipeline
 
 CHANGED = TEXT.replace("cat sat", "dog sat")
@@ -52,6 +54,7 @@ def findings(pipe):
         neuron_probe(pipe, [TEXT, CHANGED]), neuron_probe(pipe, ['a "cat" sat', 'the "dog" ran'], "inside-quotes"),
         gates(tiny_pipeline("rnn"), TEXT), walk(tiny_pipeline("rnn", cell="gru"), TEXT),
         alignment_steps(tiny_pipeline("rnn-seq2seq"), TEXT, "a dog sat"), walk(tiny_pipeline("rnn-seq2seq"), TEXT),
+        echo(tiny_pipeline("rnn"), TEXT), curves(),
         similarity(pipe, TEXT), similarity(pipe, TEXT, tiny_pipeline("bert")), patching(pipe, TEXT, CHANGED),
         patching(pipe, TEXT, CHANGED, tap="attention.heads"),
         patching(pipe, TEXT, CHANGED, layers=1, positions=[[1, 2], 3], answer=" cat"),

@@ -6,11 +6,13 @@ from clearhead.explain.attention import AttentionWeights, HeadSummary, attention
 from clearhead.explain.attention_steps import AttentionSteps, attention_steps
 from clearhead.explain.beams import Beams, beams
 from clearhead.explain.caching import Caching, caching
+from clearhead.explain.echo import Echo, echo
 from clearhead.explain.factors import Factors, factors
 from clearhead.explain.finding import Finding
 from clearhead.explain.gates import GatesOverTime, gates
 from clearhead.explain.hidden_states import Comparison, HiddenStates, hidden_states
 from clearhead.explain.induction import induction_scores
+from clearhead.explain.length_curve import LengthCurve, length_curve
 from clearhead.explain.neuron_probe import NeuronProbe, neuron_probe
 from clearhead.explain.neurons import Neurons, TopTokens, neurons, top_tokens
 from clearhead.explain.next_token import NextTokens, next_token
@@ -33,11 +35,13 @@ __all__ = [
     "Beams",
     "Caching",
     "Comparison",
+    "Echo",
     "Factors",
     "Finding",
     "GatesOverTime",
     "HeadSummary",
     "HiddenStates",
+    "LengthCurve",
     "NeuronProbe",
     "Neurons",
     "NextTokens",
@@ -59,10 +63,12 @@ __all__ = [
     "attention_steps",
     "beams",
     "caching",
+    "echo",
     "factors",
     "gates",
     "hidden_states",
     "induction_scores",
+    "length_curve",
     "neuron_probe",
     "neurons",
     "next_token",

@@ -69,6 +69,7 @@ class AttentionWeights(Finding):
     weights     (layers, heads, query, key): each row sums to one. Of attention over encoder states, which has neither
                 layers nor heads, one of each
     summaries   a line for each head, always by tokens
+    of_states   whether it is a recurrent decoder's attention over encoder states
     """
 
     kind: ClassVar[str] = "attention"
@@ -82,6 +83,7 @@ class AttentionWeights(Finding):
     weights: np.ndarray
     summaries: list[HeadSummary]
     words: bool = False
+    of_states: bool = False
 
     def head(self, layer: int, head: int) -> np.ndarray:
         """The weights of one head, (query, key), by its numbers in the model."""
@@ -167,7 +169,16 @@ def attention(
         keys = [TokenUnit("memory", -1, None), *keys]
     weights = torch.stack([kept[n] for n in layers]).numpy()
     return AttentionWeights(
-        pipe.name, site.side, queries, keys, layers, heads, weights, [s for n in layers for s in summaries[n]], words
+        pipe.name,
+        site.side,
+        queries,
+        keys,
+        layers,
+        heads,
+        weights,
+        [s for n in layers for s in summaries[n]],
+        words,
+        site.of_states is not None,
     )
 
 

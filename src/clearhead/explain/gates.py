@@ -106,7 +106,7 @@ def gates(
     if (reason := has_recurrence(pipe)) is not None:
         raise InputError(reason)
     side = check_side(pipe, side, "decoder")
-    place, layers = _layer(pipe, side, layer, direction)
+    place, layers = recurrent_layer(pipe, side, layer, direction)
     if pipe.model.is_encoder_decoder and side == "encoder":
         reading = pipe.read(text, pair, "" if target is None else target)
     else:
@@ -131,7 +131,9 @@ def _part(name: str, values: np.ndarray, chosen: list[int]) -> GateValues:
     return GateValues(name, say(f"explain.part_{name}"), name in GATES, chosen, len(values), values[chosen], mean)
 
 
-def _layer(pipe: Pipeline, side: StackSide | None, layer: int, direction: Direction) -> tuple[RecurrentTaps, int]:
+def recurrent_layer(
+    pipe: Pipeline, side: StackSide | None, layer: int, direction: Direction
+) -> tuple[RecurrentTaps, int]:
     """The layer that is meant, and how many there are."""
     known = recurrent_layers(pipe.model, side or "")
     if not known:

@@ -12,10 +12,12 @@ from clearhead.explain.attention import QUESTION as ATTENTION
 from clearhead.explain.attention_steps import QUESTION as ATTENTION_STEPS
 from clearhead.explain.beams import QUESTION as BEAMS
 from clearhead.explain.caching import QUESTION as CACHE
+from clearhead.explain.echo import QUESTION as ECHO
 from clearhead.explain.factors import QUESTION as FACTORS
 from clearhead.explain.gates import QUESTION as GATES
 from clearhead.explain.hidden_states import COMPARISON_QUESTION as COMPARISON
 from clearhead.explain.hidden_states import QUESTION as HIDDEN_STATES
+from clearhead.explain.length_curve import QUESTION as LENGTH_CURVE
 from clearhead.explain.neuron_probe import QUESTION as NEURON_PROBE
 from clearhead.explain.neurons import QUESTION as NEURONS
 from clearhead.explain.neurons import TOP_TOKENS_QUESTION as TOP_TOKENS
@@ -37,9 +39,9 @@ _ALL = (
     ATTENTION, QUERY_KEY, ATTENTION_STEPS, ALIGNMENT_STEPS, ABLATION,
     SALIENCY, PATCHING,
     HIDDEN_STATES, COMPARISON, SIMILARITY,
-    NEURONS, TOP_TOKENS, NEURON_PROBE, FACTORS, GATES,
+    NEURONS, TOP_TOKENS, NEURON_PROBE, FACTORS, GATES, ECHO,
     NEXT_TOKEN, SAMPLING, BEAMS, CACHE, PREDICTION, WALK,
-    POSITIONS, PARAMETERS,
+    POSITIONS, PARAMETERS, LENGTH_CURVE,
 )  # fmt: skip
 QUESTIONS: dict[str, Question] = {one.name: one for one in _ALL}
 

@@ -189,7 +189,7 @@ def _explained(
     return Explained(
         model, reading.inputs, [*reading.units, *reading.target], source, positions, rows, ids,
         None if against is None else _choices(pipe, "against", against, len(positions)),
-        partial(_names, pipe), _baselines(pipe), _activation(model),
+        partial(_names, pipe), neutral_vectors(pipe), _activation(model),
     )  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def _choices(pipe: Pipeline, name: str, chosen: Choice | Sequence[Choice], count
     return ids
 
 
-def _baselines(pipe: Pipeline) -> list[Tensor]:
+def neutral_vectors(pipe: Pipeline) -> list[Tensor]:
     """For each stack the vector of a token that says nothing; zero where there is none, or no token is read."""
     baselines = []
     for name, stack in pipe.model.stacks.items():

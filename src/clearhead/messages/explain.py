@@ -119,6 +119,14 @@ SENTENCES = {
     "a_head": ("head", "头"),
     "a_neuron": ("neuron", "神经元"),
     "a_position": ("position", "位置"),
+    "no_curve": (
+        "How {name} translates long sentences was not measured here. It was for: {known}.",
+        "这里没有测量过 {name} 翻译长句的表现。测量过的有：{known}。",
+    ),
+    "curves_differ": (
+        "{models} were measured on different sentences ({data}), so their curves cannot stand side by side.",
+        "{models} 是在不同的句子上测量的（{data}），曲线不能放在一起。",
+    ),
     "not_an_index": ("A {name} is a whole number, not {value}.", "{name}应是整数，而不是 {value}。"),
     "no_such_index": (
         "There is no {name} {value}: {owner}, counted from 0.",

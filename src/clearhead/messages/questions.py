@@ -94,6 +94,11 @@ SENTENCES = {
         "state says.",
         "沿时间看一个循环层：每个词上各个门开多大，细胞状态记着什么，隐藏状态说出什么。",
     ),
+    "echo.title": ("Echo: how long does a word stay in the state?", "回响：一个词在状态里留多久？"),
+    "echo.help": (
+        "Each word is taken away in turn: how far does the recurrent state move, at that step and at all later ones?",
+        "逐个去掉每个词：循环状态在那一步以及之后各步移动多远？",
+    ),
     "factors.title": ("Neuron factors (NMF): which themes are there?", "神经元因子（NMF）：有哪些主题？"),
     "factors.help": (
         "The activations of many neurons, taken apart into a few factors that rise and fall along the text.",
@@ -134,6 +139,14 @@ SENTENCES = {
     "positions.help": (
         "The model's position schemes: vectors that are added, rotations, or numbers for distances.",
         "模型的位置方案：相加的向量、旋转，或表示距离的数。",
+    ),
+    "length-curve.title": (
+        "BLEU by source length: what happens as the sentence grows?",
+        "BLEU 与原文长度：句子变长时会怎样？",
+    ),
+    "length-curve.help": (
+        "How good a shipped translator is on short and on long sentences, as it was measured, beside others.",
+        "内置的翻译模型在短句和长句上的表现（已测量），可与其他模型并列。",
     ),
     "parameters.title": ("Parameters: where do they live?", "参数：都在哪里？"),
     "parameters.help": ("Every part of the model with its shape and size.", "模型的每个部分及其形状和大小。"),
@@ -186,6 +199,7 @@ SENTENCES = {
     "label.draws": ("draws", "抽取次数"),
     "label.published": ("published size", "已公开的规模"),
     "label.choices": ("choices", "选项"),
+    "label.others": ("beside it", "并列的模型"),
     "label.length": ("length", "长度"),
     # ---- what can be set: what it means, where several questions share it
     "set.layer": ("Which layer, counted from 0; -1 is the last.", "哪一层，从 0 数起；-1 是最后一层。"),
@@ -327,6 +341,7 @@ SENTENCES = {
         "Of a layer that reads both ways: which of them.",
         "如果该层双向阅读：看哪个方向。",
     ),
+    "set.echo.side": ("Whose state; auto: the encoder's.", "哪一部分的状态；自动：编码器。"),
     "set.gates.k": (
         "How many units to show, those that change most over the text.",
         "显示多少个单元，取在文本中变化最大的。",
@@ -380,6 +395,10 @@ SENTENCES = {
     "set.positions.layer": (
         "Where each layer has numbers of its own: which one.",
         "如果每层各有自己的数：看哪一层。",
+    ),
+    "set.length-curve.others": (
+        "Other shipped translators to show beside it, with commas between.",
+        "与之并列的其他内置翻译模型，用逗号分开。",
     ),
     "set.parameters.published": (
         "A published size instead, by its name: gpt2. No weights are needed.",

@@ -28,7 +28,10 @@ SECONDS = 180  # for all figures of a page
 
 _STANDING = """() => !document.querySelector("[aria-busy], .st-thinking")
   && [...document.querySelectorAll(".st-live")].every((one) => one.querySelector("figcaption, .st-error"))"""
-_CHAPTERS = 'async () => (await (await import("/static/studio/chapter.js")).all()).map((one) => one.slug)'
+_CHAPTERS = """async () => {
+  const { models } = await (await fetch("/api/state")).json();
+  return (await (await import("/static/studio/chapter.js")).all(models)).map((one) => one.slug);
+}"""
 _LAB = """async () => {
   const { models, questions } = await (await fetch("/api/state")).json(), models_by_question = {};
   for (const model of models.sort((a, b) => b.trained - a.trained)) {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.messages import Bilingual, say
@@ -75,6 +76,17 @@ def cards() -> dict[str, Card]:
 
         trained = [Card(name, family, Bilingual(*about), MODELS / name) for name, (family, *about) in CARDS.items()]
     return {card.name: card for card in (*trained, RANDOM)}
+
+
+@cache
+def measures(name: str) -> dict[str, Any]:
+    """What was measured once and lies beside a trained model (`measures.json`); {} where nothing does."""
+    card = cards().get(name)
+    path = None if card is None or card.folder is None else card.folder / "measures.json"
+    if path is None or not path.is_file():
+        return {}
+    measured: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return measured
 
 
 def check_installed(name: str) -> None:

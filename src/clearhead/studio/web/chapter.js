@@ -3,7 +3,9 @@
 // One module for each chapter, chapters/<slug>.js, which says what stands there and draws nothing itself:
 //
 //   export const chapter = {
-//     slug, number, title: {en, zh}, about: {en, zh},        about: one line for the contents page, and the lede
+//     slug, title: {en, zh}, about: {en, zh},                about: one line for the contents page, and the lede
+//     needs: ["name", …],                                    optional: models that it is about; without them it is not
+//                                                              listed, and says so where its address is opened
 //     input: {
 //       text: {en, zh} | string,                             the sentence that stands there first
 //       second: {en, zh} | string,                           optional: a second sentence
@@ -41,7 +43,7 @@ import { choose } from "./choose.js";
 import { grows } from "./fields.js";
 import { live, troubleWords } from "./live.js";
 
-export const SLUGS = ["attention", "transformer", "bert", "gpt2", "why", "layers"];
+export const SLUGS = ["bottleneck", "attention", "transformer", "bert", "gpt2", "why", "layers"]; // in their order
 const PAUSE = 450; // milliseconds after the last key
 
 /** The chapter behind a slug. */
@@ -50,17 +52,27 @@ export async function load(slug) {
   return (await import(`./chapters/${slug}.js`)).chapter;
 }
 
-/** All chapters that are there, in their order. */
-export async function all() {
+/** All chapters that are there and whose models are, in their order. */
+export async function all(models) {
   const loaded = await Promise.allSettled(SLUGS.map(load));
   return loaded
     .filter((one) => one.status === "fulfilled")
     .map((one) => one.value)
-    .sort((a, b) => a.number - b.number);
+    .filter((one) => !missing(one, models).length);
 }
+
+/** The models that a chapter is about and that are not here. */
+const missing = (chapter, models) =>
+  (chapter.needs ?? []).filter((name) => !models.some((model) => model.name === name));
 
 export async function show(main, page, slug) {
   const chapter = await load(slug);
+  const others = await all(page.models);
+  const lacking = missing(chapter, page.models);
+  if (lacking.length) {
+    apologise(main, page, chapter, lacking);
+    return;
+  }
   const fitting = page.models.filter(chapter.input?.models ?? (() => true));
   const query = new URLSearchParams(location.search);
   const first = (value) => (typeof value === "string" ? value : (value?.[page.lang] ?? value?.en ?? ""));
@@ -95,7 +107,6 @@ export async function show(main, page, slug) {
   main.classList.add("st-article");
   const none = el("p", { class: "st-line st-error", hidden: Boolean(card) });
   main.append(el("header", {}, kicker, heading, lede), bar.element, none, ...parts.map((one) => one.element), foot);
-  const others = await all();
 
   let timer = null;
   function set(change, now = false) {
@@ -129,7 +140,7 @@ export async function show(main, page, slug) {
   }
 
   function dress() {
-    kicker.textContent = page.words("chapter_n", { n: chapter.number });
+    kicker.textContent = page.words("chapter_n", { n: 1 + others.indexOf(chapter) });
     heading.textContent = first(chapter.title);
     lede.textContent = first(chapter.about);
     document.title = `${first(chapter.title)} · Clearhead`;
@@ -222,6 +233,23 @@ export async function show(main, page, slug) {
     };
   }
 
+  page.onChange(dress);
+  dress();
+}
+
+/** A chapter whose models are not here: what it would be about, and what is missing. */
+function apologise(main, page, chapter, lacking) {
+  const heading = el("h1"),
+    lede = el("p", { class: "st-lede" }),
+    line = el("p", { class: "st-line st-error" });
+  main.classList.add("st-article");
+  main.append(el("header", {}, heading, lede), line);
+  const dress = () => {
+    heading.textContent = chapter.title[page.lang];
+    lede.textContent = chapter.about[page.lang];
+    document.title = `${chapter.title[page.lang]} · Clearhead`;
+    line.textContent = page.words("chapter_needs", { models: lacking.join(", ") });
+  };
   page.onChange(dress);
   dress();
 }

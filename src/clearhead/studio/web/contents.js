@@ -45,7 +45,7 @@ export async function show(main, page) {
     rest = el("ul", { class: "st-contents-list" });
   main.append(el("header", {}, heading, lede), card ? bar.element : "", host, chaptersTitle, list, tools, rest);
   const figure = card ? live(host, spec(), page) : null;
-  const chapters = await all();
+  const chapters = await all(page.models);
 
   const entry = (href, sign, title, about) =>
     el(
@@ -63,12 +63,12 @@ export async function show(main, page) {
     document.title = "Clearhead";
     heading.textContent = page.words("contents_title");
     lede.textContent = page.words("lede");
-    chaptersTitle.textContent = page.words("six_chapters");
+    chaptersTitle.textContent = page.words("nav_chapters");
     tools.textContent = page.words("tools");
     if (card) bar.dress();
     list.replaceChildren(
-      ...chapters.map((one) =>
-        entry(`/chapters/${one.slug}`, String(one.number), one.title[page.lang], one.about[page.lang]),
+      ...chapters.map((one, n) =>
+        entry(`/chapters/${one.slug}`, String(n + 1), one.title[page.lang], one.about[page.lang]),
       ),
     );
     if (!chapters.length) list.replaceChildren(el("li", { class: "st-line" }, page.words("no_chapters")));

@@ -31,6 +31,11 @@ const WORDS = {
     "这里没有适合本章的模型。请这样启动工作室：clearhead studio --model 名称。",
   ],
 
+  chapter_needs: [
+    "This chapter is about models that are not here: {models}. They are part of the trained models that Clearhead " +
+      "ships: pip install “clearhead[zoo]”.",
+    "本章要用的模型不在这里：{models}。它们属于 Clearhead 附带的训练好的模型：pip install “clearhead[zoo]”。",
+  ],
   chapter_n: ["Chapter {n}", "第 {n} 章"],
   previous: ["before", "上一章"],
   next: ["next", "下一章"],
@@ -54,7 +59,6 @@ const WORDS = {
     "一个涵盖整个注意力家族、墙壁透明的库。输入一句话：这里的每幅图，都由模型在本机上为它算出的数值画成。",
   ],
   contents_title: ["See what attention does", "看见注意力在做什么"],
-  six_chapters: ["Six chapters", "六章"],
   tools: ["Tools", "工具"],
   lab_about: ["Any model, any text, any question: pick one of each.", "任选一个模型、一段文本、一个问题。"],
   runs_about: [

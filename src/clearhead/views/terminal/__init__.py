@@ -23,8 +23,9 @@ from clearhead.views.terminal.attention import (
 from clearhead.views.terminal.attribution import draw_patching, draw_saliency
 from clearhead.views.terminal.generation import draw_beams, draw_caching, draw_next_tokens, draw_sampling
 from clearhead.views.terminal.layers import draw_comparison, draw_hidden_states, draw_similarity
-from clearhead.views.terminal.model import draw_parameters, draw_positions
+from clearhead.views.terminal.model import draw_length_curve, draw_parameters, draw_positions
 from clearhead.views.terminal.neurons import (
+    draw_echo,
     draw_factors,
     draw_gates,
     draw_neuron_probe,
@@ -76,6 +77,7 @@ DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "neurons": draw_neurons,
     "neuron-probe": draw_neuron_probe,
     "gates": draw_gates,
+    "echo": draw_echo,
     "factors": draw_factors,
     "similarity": draw_similarity,
     "patching": draw_patching,
@@ -83,6 +85,7 @@ DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "beams": draw_beams,
     "positions": draw_positions,
     "parameters": draw_parameters,
+    "length-curve": draw_length_curve,
     "prediction": draw_prediction,
     "sampling": draw_sampling,
     "cache": draw_caching,

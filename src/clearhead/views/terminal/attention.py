@@ -36,7 +36,8 @@ def draw_attention(finding: Any, width: int) -> Iterator[RenderableType]:
     layer, head = telling_head(finding)
     rows = finding.weights[layer, head]
     names, colour = unit_names(finding.tokens), HEADS[finding.heads[head] % 10]
-    yield heading(finding, f"layer {finding.layers[layer]}, head {finding.heads[head]}")
+    about = f"layer {finding.layers[layer]}, head {finding.heads[head]}"
+    yield heading(finding, "over the encoder's states" if finding.of_states else about)
     labels = row_labels(finding.tokens, width)
     yield from matrix(labels, len(finding.keys), lambda q, k: (shade(float(rows[q, k])), colour), width)
     best = [(float(rows[q, k]), q, k) for q, k in zip(range(len(names)), rows.argmax(1).tolist(), strict=True)]

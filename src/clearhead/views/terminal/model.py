@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from clearhead.views.terminal.elements import BAR_WIDTH, COLOURS, bar, footnote, heading, signed_matrix
+from clearhead.views.terminal.elements import ACCENT, BAR_WIDTH, COLOURS, bar, footnote, heading, signed_matrix
 
 
 def draw_positions(finding: Any, width: int) -> Iterator[RenderableType]:
@@ -25,6 +25,18 @@ def draw_positions(finding: Any, width: int) -> Iterator[RenderableType]:
         yield from signed_matrix([str(scheme.rows[r]) for r in chosen], values[chosen], width)
         what = "distances (key - query)" if scheme.rows[0] < 0 else "positions"
         yield footnote(f"Rows: {what}. Columns: {scheme.columns}s. Teal above zero, red below.")
+
+
+def draw_length_curve(finding: Any, width: int) -> Iterator[RenderableType]:
+    yield heading(finding)
+    most = max(one.bleu for curve in finding.curves for one in curve.bins) or 1.0
+    for curve in finding.curves:
+        yield Text.assemble((curve.model, "bold"), (f"  BLEU {curve.bleu:.1f} over all", "dim"))
+        for one in curve.bins:
+            name = f"{one.first}–{one.last} words"
+            line = Text(f"{name:>12}  {one.bleu:5.1f}  ")
+            yield line + Text(bar(one.bleu / most), style=ACCENT) + Text(f"  {one.sentences} sentences", style="dim")
+    yield footnote(f"{finding.data}; {finding.decoding}; {finding.metric}. Measured once, and kept beside the models.")
 
 
 def draw_parameters(finding: Any, width: int) -> Iterator[RenderableType]:

@@ -79,6 +79,15 @@ def draw_neuron_probe(finding: Any, width: int) -> Iterator[RenderableType]:
     )
 
 
+def draw_echo(finding: Any, width: int) -> Iterator[RenderableType]:
+    whose = f"{finding.side}, " if finding.side else ""
+    yield heading(finding, f"{whose}layer {finding.layer} of {finding.layers}, {finding.direction}")
+    yield from ink_matrix(unit_names(finding.tokens), np.nan_to_num(np.clip(finding.echo, 0, 1)), width)
+    yield footnote(
+        "A row for each word, a column for each step: how much of the word is left in the state, 1 where it is read."
+    )
+
+
 def draw_gates(finding: Any, width: int) -> Iterator[RenderableType]:
     yield heading(finding, f"layer {finding.layer} of {finding.layers}, {finding.direction}")
     for part in finding.parts:

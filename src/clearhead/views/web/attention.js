@@ -40,8 +40,9 @@ const view = {
   controls(c) {
     const { layer, view: how } = c.state;
     // Of two stacks there are three attentions; a finding holds one, and whoever shows it can fetch another.
+    const { of_states } = c.finding; // one attention over encoder states: nothing else to choose
     const sides =
-      c.finding.side !== "self" && c.options.onSide
+      c.finding.side !== "self" && c.options.onSide && !of_states
         ? [
             c.group(
               c.words("attention_side"),
@@ -54,7 +55,7 @@ const view = {
     const views = c.group(
       c.words("view"),
       how,
-      ["lines", "matrix", "all"].map((key) => [key, c.words(`attention_view_${key}`)]),
+      ["lines", "matrix", ...(of_states ? [] : ["all"])].map((key) => [key, c.words(`attention_view_${key}`)]),
       (key) => c.set({ view: key }),
     );
     if (how === "all") {
@@ -71,6 +72,7 @@ const view = {
           ),
       ].filter(Boolean);
     }
+    if (of_states) return [views];
     return [
       ...sides,
       views,
@@ -193,6 +195,9 @@ function headButtons(c) {
   );
 }
 
+const headName = (c, layer, head) =>
+  c.finding.of_states ? c.words("attention_of_states") : c.words("layer_head", { layer, head });
+
 function headWords(c, layer, head) {
   const summary = summaryOf(c, Number(layer), head);
   const words = [c.words("layer_head", { layer, head })];
@@ -221,7 +226,7 @@ function lines(c, box) {
     parts.push(right);
     const side = Math.min(c.width - space - 48, 420);
     right.append(
-      el("p", { class: "ch-name" }, c.words("layer_head", { layer: c.state.layer, head: heads[0] })),
+      el("p", { class: "ch-name" }, headName(c, c.state.layer, heads[0])),
       square(c, side, heads[0], (q) => lit(q, null)),
       facts(c, c.state.layer, heads[0]),
     );
@@ -506,7 +511,8 @@ function matrix(c, box) {
     space: beside ? c.width - 370 : c.width,
     square: true,
     width: [3, cell],
-    height: [3, cell],
+    height: [tokens.length <= 40 ? 14 : 3, cell], // as long as every row can have its name
+    sparse: 11.5,
     rowTitle: c.words(isWritten(tokens[0]) ? "decoder_writes" : "query"),
     columnTitle: c.words(isWritten(tokens[0]) ? "encoder_reads" : "key"),
     label: c.words("attention_view_matrix"),
@@ -521,12 +527,7 @@ function matrix(c, box) {
   const parts = [el("div", {}, cells)];
   if (beside)
     parts.push(
-      el(
-        "div",
-        {},
-        el("p", { class: "ch-name" }, c.words("layer_head", { layer: c.state.layer, head })),
-        facts(c, c.state.layer, head),
-      ),
+      el("div", {}, el("p", { class: "ch-name" }, headName(c, c.state.layer, head)), facts(c, c.state.layer, head)),
     );
   box.append(
     el(
@@ -542,7 +543,7 @@ function matrix(c, box) {
 }
 
 const cellWords = (c, head, q, k) =>
-  `${c.words("layer_head", { layer: c.state.layer, head })} · ${rowWords(c, c.finding.tokens[q])} → ` +
+  `${c.finding.of_states ? "" : `${headName(c, c.state.layer, head)} · `}${rowWords(c, c.finding.tokens[q])} → ` +
   `${visible(textOf(c.finding.keys[k]))} · ${scale.number(weightsOf(c, head)[q][k])}`;
 
 /** The matrix without labels, beside the lines or for the head under the pointer. */

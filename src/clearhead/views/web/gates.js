@@ -58,20 +58,18 @@ const view = {
       el(
         "div",
         {},
-        el(
-          "p",
-          { class: "ch-name" },
-          part.is_gate ? part.label : `${part.label} · ± ${scale.number(largest(rowsOf(part)))}`,
-        ),
+        parts.length > 1
+          ? el("p", { class: "ch-name" }, part.is_gate ? part.label : `${part.label} · ± ${ends(part)}`)
+          : "",
         partMap(c, part, { space, unnamed: n >= across, tall: parts.length === 1, paint }),
       ),
     );
     box.append(
-      line,
+      parts.length > 1 ? line : "", // one part alone has its words above its columns
       el(
         "div",
         {
-          class: "ch-part",
+          class: parts.length > 1 ? "ch-part" : "",
           style: {
             display: "grid",
             "grid-template-columns": `repeat(${across}, minmax(0, 1fr))`,
@@ -91,9 +89,9 @@ const view = {
           ),
         parts.some((part) => !part.is_gate) &&
           scale.legend(
-            c.words("gates_signed"),
+            parts.length > 1 ? c.words("gates_signed") : c.words("two_sided"),
             scale.steps(9, (t) => scale.signed(c, t), -1, 1),
-            ["−", "0", "+"],
+            parts.length > 1 ? ["−", "0", "+"] : [`−${ends(parts[0])}`, "0", ends(parts[0])],
           ),
       ),
     );
@@ -110,6 +108,8 @@ const view = {
 
 /** The parts that are shown: all, or the chosen one. */
 const shown = (c) => c.finding.parts.filter((part) => c.state.part === null || part.name === c.state.part);
+/** The number that the full colour stands for. */
+const ends = (part) => scale.number(largest(rowsOf(part)));
 const rowsOf = (part) => [part.mean, ...part.values];
 
 /** A number's colour: ink for a gate, else two sides with paper at zero. */

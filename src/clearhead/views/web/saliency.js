@@ -12,8 +12,8 @@ const WITH_NUMBERS = 160; // tokens; longer texts show their percentages on hove
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
 const view = {
-  /** output: which answer is explained, view: text | matrix */
-  start: () => ({ output: 0, view: "text" }),
+  /** output: which answer is explained, view: text | matrix, columns: of a matrix, "all" or the "source" alone */
+  start: () => ({ output: 0, view: "text", columns: "all" }),
   title(c) {
     const { text, against } = outputOf(c);
     return against
@@ -149,7 +149,8 @@ function onText(c, box) {
 }
 
 function matrix(c, box) {
-  const { tokens, outputs, scores } = c.finding;
+  const { outputs, scores, source } = c.finding;
+  const tokens = c.state.columns === "source" && source ? c.finding.tokens.slice(0, source) : c.finding.tokens;
   const high = scale.extent(scores)[1] || 1;
   box.append(
     heatmap(c, {
@@ -157,6 +158,7 @@ function matrix(c, box) {
       columns: tokens.map((token) => visible(textOf(token))),
       width: [6, 84],
       height: [14, 28],
+      sparse: 11.5,
       rowTitle: c.words("output"),
       label: c.words("view_matrix"),
       name: "saliency",

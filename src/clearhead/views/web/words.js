@@ -74,6 +74,7 @@ export const WORDS = {
     "The text ends with “{read}”; the model itself would write “{token}” next.",
     "文本在“{read}”处结束；模型自己接下来会写“{token}”。",
   ],
+  attention_of_states: ["attention over the encoder’s states", "对编码器状态的注意力"],
   attention_all: ["What does every head look at?", "每个头都在看什么？"],
   attention_view_lines: ["lines", "连线"],
   attention_view_matrix: ["matrix", "矩阵"],
@@ -219,6 +220,19 @@ export const WORDS = {
   gates_unit: ["unit", "单元"],
   gates_scale: ["gate: shut to open", "门：关到开"],
   gates_signed: ["candidate, cell, state; full colour is the number beside the name", "候选、状态；满色即名称旁的数"],
+  echo_title: ["How long does a word stay in the state?", "一个词在状态里留多久？"],
+  echo_title_of: ["What is left of “{token}”, step by step?", "“{token}”一步步还剩多少？"],
+  echo_reading: [
+    "Layer {layer}. Each word (row) was taken away in turn; the ink is how far that moves the state after each step " +
+      "(column), as a share of the move where the word is read. The column at the end is what is left of every word " +
+      "in one vector. Hover for the numbers.",
+    "第 {layer} 层。逐个去掉每个词（行）；墨色表示此后每一步（列）的状态因此移动多远，以读到该词那一步的移动为 1。" +
+      "末尾一列是各个词在那一个向量里还剩下的部分。悬停可看数值。",
+  ],
+  echo_scale: ["what is left of a word", "一个词还剩多少"],
+  echo_word: ["word", "词"],
+  echo_step: ["after reading", "读到"],
+  echo_more: ["1 and more", "1 及以上"],
   probe_title: ["Which neuron follows {property}?", "哪个神经元跟随{property}？"],
   "probe_inside-quotes": ["being inside quotation marks", "“是否在引号内”"],
   "probe_inside-brackets": ["being inside brackets", "“是否在括号内”"],
@@ -422,6 +436,17 @@ export const WORDS = {
   align_context_of: ["context, {width} numbers", "上下文，{width} 个数"],
   align_output: ["the decoder’s state, {width} numbers", "解码器的状态，{width} 个数"],
   align_readout: ["after a matrix and tanh, {width} numbers", "乘矩阵并经过 tanh 之后，{width} 个数"],
+  length_title: ["What happens as the sentence grows?", "句子变长时会怎样？"],
+  length_axis: ["words in the source", "原文词数"],
+  length_all: ["over all {bleu}", "总体 {bleu}"],
+  length_bin: ["{range} words, {sentences} sentences", "{range} 个词，{sentences} 句"],
+  length_reading: [
+    "BLEU (higher is better) of sentences of about one length; all models translated the same ones: {data}; " +
+      "{decoding}; {metric}. Measured once, not now; the numbers lie beside the models. Hover a length for them, " +
+      "click to keep them.",
+    "长度相近的句子的 BLEU（越高越好）；各模型翻译的是同样的句子：{data}；{decoding}；{metric}。" +
+      "数值是事先测得的，与模型放在一起。悬停可看数值，点击可固定。",
+  ],
   next_title: ["What may come next?", "接下来可能是什么？"],
   next_reading: [
     "These {count} hold {shown} of the probability; bars are against the likeliest. Entropy {entropy} bits: as " +

@@ -1,4 +1,4 @@
-// Chapter 1: attention in six steps, each with the numbers that a trained model computed for the reader's sentence.
+// Attention in six steps, each with the numbers that a trained model computed for the reader's sentence.
 
 import { live } from "../live.js";
 
@@ -61,7 +61,6 @@ const title = (n, en, zh) => ({ en: `Step ${n}. ${en}`, zh: `第${"一二三四�
 
 export const chapter = {
   slug: "attention",
-  number: 1,
   title: { en: "Attention in six steps", zh: "六步看懂注意力" },
   about: {
     en:

@@ -1,4 +1,4 @@
-// Chapter 3: BERT, which reads in both directions: hidden words, two sentences, labels, and vectors for others to use.
+// BERT, which reads in both directions: hidden words, two sentences, labels, and vectors for others to use.
 
 import { unpack } from "/static/views/numbers.js";
 import { live } from "../live.js";
@@ -78,7 +78,6 @@ const gapLooks = {
 
 export const chapter = {
   slug: "bert",
-  number: 3,
   title: { en: "BERT, which reads both ways", zh: "BERT：左右都读" },
   about: {
     en:

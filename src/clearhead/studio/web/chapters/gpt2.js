@@ -1,4 +1,4 @@
-// Chapter 4: GPT-2, from the walk of one token to the text it writes, and where its parameters live.
+// GPT-2, from the walk of one token to the text it writes, and where its parameters live.
 
 const SENTENCE = "Once upon a time there was a king who had a beautiful";
 const number = (value) =>
@@ -37,7 +37,6 @@ const nameOrPath = (reader) =>
 
 export const chapter = {
   slug: "gpt2",
-  number: 4,
   title: { en: "GPT-2, which writes", zh: "GPT-2：会写的模型" },
   about: {
     en: "A model that does one thing: it guesses the next token. Then it reads its own guess, and guesses again.",

@@ -1,4 +1,4 @@
-// Chapter 6: layer by layer: what the model would say if it had to stop early, and when it makes up its mind.
+// Layer by layer: what the model would say if it had to stop early, and when it makes up its mind.
 
 import { choose } from "../choose.js";
 import { CORPUS } from "../corpus.js";
@@ -20,7 +20,6 @@ const nameOrPath = (reader) =>
 
 export const chapter = {
   slug: "layers",
-  number: 6,
   title: { en: "Layer by layer", zh: "逐层来看" },
   about: {
     en: "Stop the model after each layer and ask what it would say. The answer does not fall from the sky: it rises.",

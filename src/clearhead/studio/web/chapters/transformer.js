@@ -1,4 +1,4 @@
-// Chapter 2: the Transformer of 2017 at work: it reads a sentence, writes its translation, and every part can be
+// The Transformer of 2017 at work: it reads a sentence, writes its translation, and every part can be
 // watched.
 
 const SENTENCE = "A girl in a blue dress is reading a book to her little brother.";
@@ -16,7 +16,6 @@ const comment = (reader) => (reader.card?.source === "folder" ? "  # the folder"
 
 export const chapter = {
   slug: "transformer",
-  number: 2,
   title: { en: "The Transformer, translating", zh: "Transformer 怎样翻译" },
   about: {
     en: "An encoder reads, a decoder writes, and between them attention finds out which word belongs to which.",

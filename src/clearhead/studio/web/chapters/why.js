@@ -1,4 +1,4 @@
-// Chapter 5: why a model said what it said: the words it came from, the neurons that fired, the factors behind them.
+// Why a model said what it said: the words it came from, the neurons that fired, the factors behind them.
 
 import { choose } from "../choose.js";
 import { CORPUS } from "../corpus.js";
@@ -20,7 +20,6 @@ pipe = ch.load(${JSON.stringify(name)})`;
 
 export const chapter = {
   slug: "why",
-  number: 5,
   title: { en: "Why did it say that?", zh: "它为什么这么说？" },
   about: {
     en:
