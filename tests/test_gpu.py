@@ -78,6 +78,18 @@ CASES: dict[str, tuple[str, str | None, dict]] = {name: (name, None, {}) for nam
     "xlm with languages, causal": ("xlm", "masked-lm", {"n_langs": 2, "causal": True}),
     "bart's decoder alone": ("bart", "causal-lm", {}),
     "transformer pre-norm": ("transformer", "seq2seq-lm", {"norm_first": True, "final_norm": True}),
+    "rnn of GRUs in both directions": ("rnn", "token-classification", {"cell": "gru", "bidirectional": True}),
+    "rnn classifying": (
+        "rnn",
+        "sequence-classification",
+        {"pooling": "concat", "num_hidden_layers": 3, "bidirectional": True},
+    ),
+    "rnn-seq2seq with dot products": ("rnn-seq2seq", "seq2seq-lm", {"attention": "dot", "encoder_layers": 2}),
+    "rnn-seq2seq in a window, fed": (
+        "rnn-seq2seq",
+        "seq2seq-lm",
+        {"attention": "concat", "attention_window": 5, "input_feeding": True, "cell": "gru"},
+    ),
     "transfo-xl with a memory": ("transfo-xl", "causal-lm", {"mem_len": 16, "same_length": True, "div_val": 2}),
     "xlnet classifying": ("xlnet", "sequence-classification", {"mem_len": 16}),
 }
@@ -131,7 +143,8 @@ def inputs(model: Model, padded: bool = True) -> dict[str, Tensor]:
     out = {"input_ids": ids.masked_fill(mask == 0, model.config.pad_token_id), "attention_mask": mask}
     if isinstance(model, EncoderDecoderModel):
         return out | {"decoder_input_ids": torch.randint(FIRST_WORD, 200, (BATCH, TARGET))}
-    if model.stack.embed.has_segments or getattr(model.stack.layers[0].attention, "segments", None) is not None:
+    attention = getattr(model.stack.layers[0], "attention", None)
+    if model.stack.embed.has_segments or getattr(attention, "segments", None) is not None:
         out["token_type_ids"] = torch.randint(0, min(2, getattr(model.config, "type_vocab_size", 2)), ids.shape)
     if model.stack.embed.languages is not None:
         out["langs"] = torch.randint(0, 2, ids.shape)
@@ -226,7 +239,7 @@ def test_loss_and_gradients(pair):
     labels = {"labels": batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)}
     if isinstance(cpu, EncoderDecoderModel):
         labels = {"labels": batch["decoder_input_ids"]}
-    elif cpu.task == "replaced-token":
+    elif cpu.task in ("replaced-token", "token-classification"):
         labels = {"labels": batch["input_ids"] % 2}
     elif cpu.task == "sequence-classification":
         labels = {"labels": torch.tensor([0, 1, 0])}
@@ -245,11 +258,12 @@ def test_loss_and_gradients(pair):
 def test_explicit_path_and_trace(pair):
     cpu, gpu = pair
     batch = inputs(cpu)
+    inside = "**.attention.weights" if any(n.endswith("attention.weights") for n in ch.tap_points(cpu)) else "**.hidden"
     with torch.no_grad():
         plain = gpu(**there(batch)).logits
-        with ch.trace(gpu, "**.attention.weights", cpu=True) as seen:
+        with ch.trace(gpu, inside, cpu=True) as seen:
             watched = gpu(**there(batch)).logits
-        with ch.trace(cpu, "**.attention.weights") as wanted:
+        with ch.trace(cpu, inside) as wanted:
             cpu(**batch)
     close(real_of(watched, batch), real_of(plain, batch))
     assert set(seen) == set(wanted) != set()

@@ -70,7 +70,7 @@ def run_fused(
     """
     kind, layers = Alike.of(rnns[0]), sum(rnn.num_layers for rnn in rnns)
     weights = [weight for rnn in rnns for weight in weights_of(rnn)]
-    if x.is_cuda and len(rnns) > 1:
+    if x.is_cuda:
         flatten_recurrent_weights(rnns[0], weights, layers)
     first = kind.zeros(x, layers) if states is None else states
     options = (kind.bias, layers, 0.0, rnns[0].training, kind.bidirectional)

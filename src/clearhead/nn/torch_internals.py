@@ -67,10 +67,14 @@ def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
 
 def flatten_recurrent_weights(first: nn.RNNBase, weights: list[Tensor], layers: int) -> None:
     """Lay the weights of several recurrent layers out as cuDNN reads them, one after the other, as `torch.nn` does for
-    its own; else every call copies them. They stay the same parameters. `first`: the lowest layer."""
+    its own; else every call copies them. They stay the same parameters. `first`: the lowest layer.
+
+    On several devices each parameter's memory is whoever's who distributes it.
+    """
     plain = all(type(w) is nn.Parameter and w.dtype == weights[0].dtype for w in weights)
     laid_out = len({w.untyped_storage().data_ptr() for w in weights}) == 1
-    if laid_out or not plain or not torch.backends.cudnn.is_acceptable(weights[0]):
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if laid_out or distributed or not plain or not torch.backends.cudnn.is_acceptable(weights[0]):
         return
     from torch.backends.cudnn.rnn import get_cudnn_mode
 
