@@ -72,7 +72,7 @@ def test_discriminative_rates():
     assert rates["stack.layers.2.attention.query.weight"] == pytest.approx(1 / 2.6)
     assert rates["stack.layers.0.attention.query.bias"] == pytest.approx(2.6**-3)
     assert rates["stack.embed.tokens.weight"] == pytest.approx(2.6**-4)
-    opt = optimizer(model, lr=0.1, rates=rates)
+    opt = optimizer(model, lr=0.1, lr_factors=rates)
     for group in opt.groups:
         for name, p in model.named_parameters():
             if any(p is q for q in group["params"]):

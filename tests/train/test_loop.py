@@ -181,7 +181,7 @@ def test_rates_are_those_of_the_step(tmp_path):
         loop.optimizer = moving
 
         def prepare(step: int) -> float:
-            moving.set_rate(factor(step))
+            moving.scale_lr(factor(step))
             return moving.groups[0]["lr"]
 
         loop.prepare = prepare

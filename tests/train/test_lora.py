@@ -131,13 +131,13 @@ def test_writing_goes_around_too():
 
 
 def test_state():
-    model = learnt(add_lora(make("bert", "sequence-classification"), also=["head"]))
+    model = learnt(add_lora(make("bert", "sequence-classification"), modules_to_save=["head"]))
     state = {name: tensor.clone() for name, tensor in lora_state(model).items()}
     assert {"head.output.weight", "stack.layers.0.attention.query.lora_a"} <= set(state)
     assert not any(name.endswith("query.weight") for name in state)
     base = make("bert", "sequence-classification")
     base.load_state_dict({k: t for k, t in model.state_dict().items() if ".lora_" not in k})
-    again = add_lora(base, also=["head"])
+    again = add_lora(base, modules_to_save=["head"])
     load_lora_state(again, state)
     assert torch.equal(answer(again), answer(model))
     with pytest.raises(CheckpointError, match=r"head\.output"):
@@ -156,7 +156,7 @@ def test_state():
 def test_adapters_on_disk(name, task, also, tmp_path):
     model = make(name, task)
     save_model(model, tmp_path / "base")
-    model = learnt(add_lora(model, rank=3, alpha=6, dropout=0.1, also=also))
+    model = learnt(add_lora(model, rank=3, alpha=6, dropout=0.1, modules_to_save=also))
     if also:
         with torch.no_grad():
             model.head.output.weight.add_(1.0)
@@ -190,7 +190,7 @@ def test_the_files_mean_what_pefts_mean(name, task, auto, module, targets, tmp_p
     model = make(name, task)
     save_model(model, tmp_path / "base")
     also = ["head"] if task == "sequence-classification" else []
-    model = learnt(add_lora(model, rank=3, alpha=6, also=also))
+    model = learnt(add_lora(model, rank=3, alpha=6, modules_to_save=also))
     if also:
         with torch.no_grad():
             model.head.output.bias.add_(1.0)
@@ -271,7 +271,7 @@ def test_mistakes_are_named():
     with pytest.raises(InputError, match="already"):
         add_lora(add_lora(make()))
     with pytest.raises(InputError, match="called 'head'"):
-        add_lora(make(), also=["heads"])
+        add_lora(make(), modules_to_save=["heads"])
     with pytest.raises(InputError, match="rank"):
         add_lora(make(), rank=0)
     with pytest.raises(InputError, match="add_lora before"):

@@ -39,7 +39,7 @@ def learn(model, opt, steps, first=0):
     for step in range(first, first + steps):
         torch.manual_seed(step)
         ids = torch.randint(3, 40, (4, 9))
-        opt.set_rate(1 / (1 + step))
+        opt.scale_lr(1 / (1 + step))
         loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
         opt.step()
@@ -53,7 +53,7 @@ def learn(model, opt, steps, first=0):
 def test_every_parameter_is_in_exactly_one_group(name, kind):
     model = tiny(name)
     for rates in (None, discriminative(model)):
-        opt = optimizer(model, kind, lr=1e-3, rates=rates)
+        opt = optimizer(model, kind, lr=1e-3, lr_factors=rates)
         placed = [id(p) for group in opt.groups for p in group["params"]]
         assert len(placed) == len(set(placed))
         assert set(placed) == {id(p) for p in model.parameters() if p.requires_grad}  # BART's output bias does not
@@ -150,7 +150,7 @@ def test_a_restored_run_goes_on_to_the_bit(name, kind, tmp_path):
     def fresh():
         torch.manual_seed(7)
         model = tiny(name)
-        return model, optimizer(model, kind, lr=3e-3, weight_decay=0.1, rates=discriminative(model, 0.9))
+        return model, optimizer(model, kind, lr=3e-3, weight_decay=0.1, lr_factors=discriminative(model, 0.9))
 
     model, opt = fresh()
     learn(model, opt, 10)
@@ -220,8 +220,8 @@ def test_rates():
     opt = optimizer(model, "muon", lr=0.1, matrix_lr=0.02)
     assert {group["base_lr"] for group in opt.parts["muon"].param_groups} == {0.02}
     assert {group["base_lr"] for group in opt.parts["adamw"].param_groups} == {0.1}
-    opt.set_rate(0.5)
-    opt.set_rate(0.25)
+    opt.scale_lr(0.5)
+    opt.scale_lr(0.25)
     assert {group["lr"] for group in opt.groups} == {0.005, 0.025}
     assert {group["base_lr"] for group in opt.groups} == {0.02, 0.1}
 

@@ -69,25 +69,25 @@ class Checkpoints:
     def save(self, progress: Progress, tensors: Mapping[str, Mapping[str, Tensor]]) -> Path:
         """Write one: `tensors` are files by name. Older ones go once this one stands."""
         target = self.path(progress.step)
-        work = self.folder / f".{target.name}.part"
+        temporary = self.folder / f".{target.name}.part"
         try:
             if self.world.is_main:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._sweep()
-                work.mkdir()
+                self._delete_leftovers()
+                temporary.mkdir()
             if self.world.sharded_parameters is not None:
                 from clearhead.train.engine.distributed import save_sharded
 
                 self.world.barrier()
-                save_sharded(work, tensors)
+                save_sharded(temporary, tensors)
             elif self.world.is_main:
                 for name, table in tensors.items():
                     on_cpu = {key: t.detach().cpu().contiguous() for key, t in table.items()}
-                    save_file(on_cpu, work / f"{name}.safetensors")
+                    save_file(on_cpu, temporary / f"{name}.safetensors")
             if self.world.is_main:
-                self._finish(progress, work, target)
+                self._finish(progress, temporary, target)
         except (OSError, SafetensorError) as error:
-            shutil.rmtree(work, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             last = self.steps()
             kept = f"The checkpoint of step {last[-1]} is untouched" if last else "There is no earlier checkpoint"
             raise CheckpointError(
@@ -97,15 +97,17 @@ class Checkpoints:
         self.world.barrier()
         return target
 
-    def _finish(self, progress: Progress, work: Path, target: Path) -> None:
+    def _finish(self, progress: Progress, temporary: Path, target: Path) -> None:
         """The tensors are written: add the numbers, and let it stand."""
         if self.describe is not None:
-            self.describe(work)
-        sums = {path.name: _checksum(path) for path in sorted(work.iterdir())}
-        state = {"format": FORMAT, "files": sums, "progress": asdict(progress)}
-        (work / "state.json").write_text(json.dumps(state | {"checksum": _sum_of(state)}), encoding="utf-8")
-        commit_folder(work, target)  # a target that exists is a broken one, behind which the run went back
-        self._tidy()
+            self.describe(temporary)
+        checksums = {path.name: _checksum(path) for path in sorted(temporary.iterdir())}
+        state = {"format": FORMAT, "files": checksums, "progress": asdict(progress)}
+        (temporary / "state.json").write_text(
+            json.dumps(state | {"checksum": _state_checksum(state)}), encoding="utf-8"
+        )
+        commit_folder(temporary, target)  # a target that exists is a broken one, behind which the run went back
+        self._delete_old()
 
     def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
         """The numbers and the tensors of a checkpoint."""
@@ -114,7 +116,7 @@ class Checkpoints:
             state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
             if state["format"] != FORMAT:
                 raise CheckpointError(f"{folder} is of format {state['format']}; this version reads {FORMAT}.")
-            if state.pop("checksum") != _sum_of(state):
+            if state.pop("checksum") != _state_checksum(state):
                 raise CheckpointError(f"{folder / 'state.json'} is not what was written: it is damaged.")
             for name, checksum in state["files"].items():
                 if _checksum(folder / name) != checksum:
@@ -134,30 +136,30 @@ class Checkpoints:
 
     def newest(self) -> tuple[Progress, dict[str, dict[str, Tensor]], list[str]] | None:
         """The newest one that can be read, and what was wrong with newer ones; None where there is none at all."""
-        wrong: list[str] = []
+        problems: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return (*self.load(step), wrong)
+                return (*self.load(step), problems)
             except CheckpointError as error:
-                wrong.append(str(error))
-        if wrong:
+                problems.append(str(error))
+        if problems:
             raise CheckpointError(
-                "No checkpoint of this run can be read: " + " ".join(wrong) + " Delete the folder to begin anew."
+                "No checkpoint of this run can be read: " + " ".join(problems) + " Delete the folder to begin anew."
             )
         return None
 
-    def _tidy(self) -> None:
+    def _delete_old(self) -> None:
         for step in self.steps()[: -self.keep]:  # in one move: a half of it must not pass for a checkpoint
             self.path(step).rename(self.folder / f".{self.path(step).name}.old")
-        self._sweep()
+        self._delete_leftovers()
 
-    def _sweep(self) -> None:
+    def _delete_leftovers(self) -> None:
         """What is not needed any more, and what a process that was killed has left."""
         for path in self.folder.glob(".step-*"):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _sum_of(state: Mapping[str, Any]) -> int:
+def _state_checksum(state: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(state, sort_keys=True).encode())
 
 

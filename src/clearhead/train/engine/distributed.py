@@ -89,10 +89,10 @@ class DistributedWorld(World):
         else:
             dist.destroy_process_group(self.cpu_group)
 
-    def _all_reduce(self, values: list[float], how: dist.ReduceOp.RedOpType) -> list[float]:
+    def _all_reduce(self, values: list[float], op: dist.ReduceOp.RedOpType) -> list[float]:
         reduced = torch.tensor(values, dtype=torch.float64)
         try:
-            dist.all_reduce(reduced, how, self.cpu_group)
+            dist.all_reduce(reduced, op, self.cpu_group)
         except RuntimeError:
             raise PeerLost(
                 f"Process {self.rank} of {self.size} hears nothing from the others: one of them has ended, and its own "
@@ -211,15 +211,15 @@ class FSDPWorld(DistributedWorld):
         plain = copy.deepcopy(self.meta_copy.get_submodule(name), _shared_families(self.module))
         assert isinstance(plain, Model)
         full: dict[str, nn.Parameter] = {}
-        for own, p in model.named_parameters():
+        for parameter_name, p in model.named_parameters():
             gathered = p.full_tensor() if isinstance(p, DTensor) else p
             if self.is_main:
-                full[own] = nn.Parameter(gathered.cpu(), p.requires_grad)
+                full[parameter_name] = nn.Parameter(gathered.cpu(), p.requires_grad)
         if self.is_main:
-            places = {p: own for own, p in plain.named_parameters()}
+            names = {p: parameter_name for parameter_name, p in plain.named_parameters()}
             for part in plain.modules():
-                for own, p in list(part.named_parameters(recurse=False)):
-                    setattr(part, own, full[places[p]])
+                for parameter_name, p in list(part.named_parameters(recurse=False)):
+                    setattr(part, parameter_name, full[names[p]])
         return plain.train(model.training)
 
     def copy_weight(self, tensor: Tensor, value: Tensor) -> None:
@@ -228,21 +228,21 @@ class FSDPWorld(DistributedWorld):
 
 def _layers(module: nn.Module) -> list[Block]:
     """The layers that can be gathered on their own: nothing else has their weights (in ALBERT all layers share)."""
-    places = Counter(p for part in module.modules() for p in part.parameters(recurse=False))
+    uses = Counter(p for part in module.modules() for p in part.parameters(recurse=False))
     layers = []
     for layer in (part for part in module.modules() if isinstance(part, Block)):
         inside = Counter(p for part in layer.modules() for p in part.parameters(recurse=False))
-        if all(places[p] == count for p, count in inside.items()):
+        if all(uses[p] == count for p, count in inside.items()):
             layers.append(layer)
     return layers
 
 
 def _meta_copy(module: nn.Module) -> nn.Module:
     """A copy without weights: same structure, same ties, buffers too."""
-    instead: dict[int, Any] = {
+    memo: dict[int, Any] = {
         id(p): nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad) for p in module.parameters()
     }
-    return copy.deepcopy(module, instead | _shared_families(module))
+    return copy.deepcopy(module, memo | _shared_families(module))
 
 
 def _shared_families(module: nn.Module) -> dict[int, Any]:
@@ -271,14 +271,14 @@ def load_sharded(folder: Path, parameters: Mapping[str, Tensor]) -> dict[str, di
     try:
         stored = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
         flat: dict[str, Any] = {}
-        for key, about in stored.items():
-            assert isinstance(about, TensorStorageMetadata)
+        for key, metadata in stored.items():
+            assert isinstance(metadata, TensorStorageMetadata)
             name = key.partition("/")[2]
             like = parameters.get(name, parameters.get(name.rpartition(".")[0]))
-            if like is not None and like.shape == about.size:
-                flat[key] = torch.empty_like(like, dtype=about.properties.dtype).detach()
+            if like is not None and like.shape == metadata.size:
+                flat[key] = torch.empty_like(like, dtype=metadata.properties.dtype).detach()
             else:
-                flat[key] = torch.empty(about.size, dtype=about.properties.dtype)
+                flat[key] = torch.empty(metadata.size, dtype=metadata.properties.dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that one process alone reads it, which is meant
             dcp.load(flat, checkpoint_id=folder, no_dist=not dist.is_initialized())

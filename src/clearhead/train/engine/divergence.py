@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from clearhead.errors import TrainingStopped
 from clearhead.train.engine.checkpoints import Checkpoints, Progress
 
-EXPLODED = 4.0  # so many times the first loss is too much,
-FOR_STEPS = 5  # if it stays there for so many steps: a single batch may be odd
+EXPLOSION_FACTOR = 4.0  # so many times the first loss is too much,
+EXPLODED_STEPS = 5  # if it stays there for so many steps: a single batch may be odd
 
 
 def check_losses(losses: list[float], norms: list[float], progress: Progress, checkpoints: Checkpoints | None) -> None:
@@ -22,14 +22,16 @@ def check_losses(losses: list[float], norms: list[float], progress: Progress, ch
     first = progress.step - len(losses) + 1
     for step, (loss, norm) in enumerate(zip(losses, norms, strict=True), first):
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise stopped(step, f"the loss is not a number (loss {loss:.4g}, gradient {norm:.4g})", checkpoints)
+            raise training_stopped(
+                step, f"the loss is not a number (loss {loss:.4g}, gradient {norm:.4g})", checkpoints
+            )
         if progress.first_loss is None:
             progress.first_loss = loss
-        limit = EXPLODED * abs(progress.first_loss) + 10.0
+        limit = EXPLOSION_FACTOR * abs(progress.first_loss) + 10.0
         progress.exploded_steps = progress.exploded_steps + 1 if loss > limit else 0
-        if progress.exploded_steps == FOR_STEPS:
-            began = f"it was {progress.first_loss:.4g} at first, and is above {limit:.4g} for {FOR_STEPS} steps"
-            raise stopped(step, f"the loss has exploded (loss {loss:.4g}: {began})", checkpoints)
+        if progress.exploded_steps == EXPLODED_STEPS:
+            began = f"it was {progress.first_loss:.4g} at first, and is above {limit:.4g} for {EXPLODED_STEPS} steps"
+            raise training_stopped(step, f"the loss has exploded (loss {loss:.4g}: {began})", checkpoints)
 
 
 def finite(weights: dict[str, Tensor]) -> bool:
@@ -42,10 +44,10 @@ def finite(weights: dict[str, Tensor]) -> bool:
     return not checks or bool(torch.stack(checks).all())
 
 
-def stopped(step: int, what: str, checkpoints: Checkpoints | None) -> TrainingStopped:
+def training_stopped(step: int, reason: str, checkpoints: Checkpoints | None) -> TrainingStopped:
     kept = checkpoints.steps() if checkpoints is not None else []
     return TrainingStopped(
-        f"At step {step} {what}. "
+        f"At step {step} {reason}. "
         + (f"The checkpoint of step {kept[-1]} is kept. " if kept else "There was no checkpoint yet. ")
         + "Lower optimizer.lr, lengthen schedule.warmup, or set optimizer.max_grad_norm, and begin in a new folder "
         "(out=)."

@@ -34,22 +34,22 @@ class EMA:
     def update(self) -> None:
         n = self.updates
         decay = min(self.decay, (1 + n) / (10 + n)) if self.warmup else self.decay
-        now = [p.detach().float() for p in self.weights.values()]
-        torch._foreach_lerp_(list(self.averages.values()), now, 1 - decay)
+        current = [p.detach().float() for p in self.weights.values()]
+        torch._foreach_lerp_(list(self.averages.values()), current, 1 - decay)
         self.updates += 1
 
     @contextmanager
     def swap(self) -> Iterator[None]:
         """Inside, the model has the averages; after it, its own weights again, to the bit."""
         with torch.no_grad():
-            own = {name: p.detach().clone() for name, p in self.weights.items()}
+            trained = {name: p.detach().clone() for name, p in self.weights.items()}
             self.apply()
         try:
             yield
         finally:
             with torch.no_grad():
                 for name, p in self.weights.items():
-                    p.copy_(own[name])
+                    p.copy_(trained[name])
 
     @torch.no_grad()
     def apply(self) -> None:

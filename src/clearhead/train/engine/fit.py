@@ -55,13 +55,13 @@ def fit(
         objective.learn_labels(parts["train"].records())
     module = objective.training_module(model)
     world = World(model.device)
-    moves = make_optimizer(module, optimizer, lr=lr, weight_decay=weight_decay)
-    factor = make_schedule(schedule, steps, warmup)
+    opt = make_optimizer(module, optimizer, lr=lr, weight_decay=weight_decay)
+    lr_factor = make_schedule(schedule, steps, warmup)
     losses: list[float] = []
 
     def before(step: int) -> float:
-        moves.set_rate(factor(step))
-        return lr * factor(step)
+        opt.scale_lr(lr_factor(step))
+        return lr * lr_factor(step)
 
     def remember(event: dict[str, Any]) -> None:
         if event["event"] == "step":
@@ -72,12 +72,12 @@ def fit(
         objective.training_data = tables["train"]
         examples = {part: _examples(table, objective, part) for part, table in tables.items()}
         orders = {
-            part: Order(len(some), batch_size=batch_size, seed=seed, shuffle=part == "train")
-            for part, some in examples.items()
+            part: Order(len(part_examples), batch_size=batch_size, seed=seed, shuffle=part == "train")
+            for part, part_examples in examples.items()
         }
         options = LoopOptions(steps, seed, max_grad_norm, log_every=1)
         with Loader(examples["train"], objective, orders["train"], seed=seed, device=world.device) as loader:
-            loop = Loop(module, objective, loader, moves, options, None, world, before)
+            loop = Loop(module, objective, loader, opt, options, None, world, before)
             loop.watchers = [remember, *watchers]
             loop.run()
         module.eval()

@@ -21,14 +21,14 @@ def depths(model: nn.Module) -> dict[str, int]:
     below: dict[nn.Parameter, int] = {}
     for part in model.modules():  # a model, or a module that trains several side by side
         if isinstance(part, Model):
-            places = _places(part)
-            for n, place in enumerate(places):
-                for p in place:
-                    below.setdefault(p, len(places) - 1 - n)
+            groups = _layer_groups(part)
+            for n, group in enumerate(groups):
+                for p in group:
+                    below.setdefault(p, len(groups) - 1 - n)
     return {name: below.get(p, 0) for name, p in parameter_names(model).items()}
 
 
-def _places(model: Model) -> list[list[nn.Parameter]]:
+def _layer_groups(model: Model) -> list[list[nn.Parameter]]:
     """The parameters that learn, place by place, from the embeddings up to the head."""
     stacks = list(model.stacks.values())
     layers = [layer for stack in stacks for layer in stack.layers]
@@ -36,19 +36,19 @@ def _places(model: Model) -> list[list[nn.Parameter]]:
     upper = {p for module in [*layers, *ends.values()] for p in module.parameters()}
     bottom = [p for stack in stacks for p in stack.embed.parameters()]
     bottom += [p for stack in stacks for p in stack.parameters() if p not in upper]  # what all layers read
-    places = [bottom]
+    candidates = [bottom]
     for layer in layers:
         end = ends.get(id(layer))
-        places.append([*layer.parameters(), *(end.parameters() if end is not None else ())])
-    places.append(list(model.parameters()))
+        candidates.append([*layer.parameters(), *(end.parameters() if end is not None else ())])
+    candidates.append(list(model.parameters()))
     seen: set[nn.Parameter] = set()
-    own = []
-    for place in places:
-        new = [p for p in dict.fromkeys(place) if p.requires_grad and p not in seen]
+    groups = []
+    for group in candidates:
+        new = [p for p in dict.fromkeys(group) if p.requires_grad and p not in seen]
         seen.update(new)
         if new:
-            own.append(new)
-    return own
+            groups.append(new)
+    return groups
 
 
 def discriminative(model: nn.Module, decay: float = 1 / 2.6) -> dict[str, float]:
@@ -92,7 +92,7 @@ class Unfreezing:
         return changed
 
 
-def freeze(model: Model, what: str) -> None:
+def freeze(model: Model, part: str) -> None:
     """Keep a part as it is for good; call it before the optimiser is made.
 
     encoder        the encoder of an encoder–decoder; the whole stack under the head of any other model
@@ -101,17 +101,17 @@ def freeze(model: Model, what: str) -> None:
 
     A tensor that a frozen part shares with another is frozen: a tied output matrix, with the embeddings.
     """
-    if what not in FREEZABLE:
+    if part not in FREEZABLE:
         raise InputError(
-            f"{what!r} cannot be frozen.{did_you_mean(what, FREEZABLE)} It can be: {', '.join(FREEZABLE)}."
+            f"{part!r} cannot be frozen.{did_you_mean(part, FREEZABLE)} It can be: {', '.join(FREEZABLE)}."
         )
     stacks = model.stacks
-    if what == "encoder" and model.is_encoder_decoder:
+    if part == "encoder" and model.is_encoder_decoder:
         stacks = {"encoder": stacks["encoder"]}
     for stack in stacks.values():
-        (stack.embed if what == "embeddings" else stack).requires_grad_(False)
+        (stack.embed if part == "embeddings" else stack).requires_grad_(False)
     if not parameter_names(model):
         raise InputError(
-            f"With {what} frozen nothing is left to learn: this head has no weights of its own (its matrix is the "
+            f"With {part} frozen nothing is left to learn: this head has no weights of its own (its matrix is the "
             "token table). Freeze less."
         )

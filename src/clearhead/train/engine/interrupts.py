@@ -30,10 +30,10 @@ class StopRequest:
             self.requested = True
 
         # what is ignored stays so: SIGHUP under nohup
-        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, request) for number in heard}
+        signals = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        handlers = {number: signal.signal(number, request) for number in signals}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in handlers.items():
                 signal.signal(number, handler)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from clearhead.errors import TrainingStopped
 from clearhead.train.data.types import Batch
 from clearhead.train.engine.checkpoints import Checkpoints, Progress
-from clearhead.train.engine.divergence import check_losses, finite, stopped
+from clearhead.train.engine.divergence import check_losses, finite, training_stopped
 from clearhead.train.engine.ema import EMA
 from clearhead.train.engine.interrupts import StopRequest
 from clearhead.train.engine.log import Event, Watcher
@@ -28,7 +28,7 @@ from clearhead.train.engine.world import World
 from clearhead.train.objectives.base import Objective
 
 CHECKPOINT_FRACTION = 0.02  # of the time may go into checkpoints, where nobody says how often they are written,
-LEAST_SECONDS, MOST_SECONDS = 60.0, 600.0  # but none sooner than this after another, and one after this at the latest
+MIN_SECONDS, MAX_SECONDS = 60.0, 600.0  # but none sooner than this after another, and one after this at the latest
 
 
 class Batches(Protocol):
@@ -153,10 +153,10 @@ class Loop:
     def save(self) -> None:
         """Write a checkpoint. The best weights travel in it, unless they are its own."""
         self._log_steps()  # what is not a number is never written down
-        began = time.perf_counter()
+        start = time.perf_counter()
         tensors = {"weights": self.world.weights(self.module), "optimizer": self.optimizer.state_tensors()}
         if self.world.any(not finite(tensors["weights"])):
-            raise stopped(self.progress.step, "the weights are not numbers any more", self.checkpoints)
+            raise training_stopped(self.progress.step, "the weights are not numbers any more", self.checkpoints)
         if self.checkpoints is None:
             return
         self.progress.optimizer = self.optimizer.state_numbers()
@@ -168,7 +168,7 @@ class Loop:
         self.progress.log_bytes, self.progress.steps = self.log_bytes(), self.options.steps
         self.checkpoints.save(self.progress, tensors)
         self._saved_at, self._saved_step = time.perf_counter(), self.progress.step
-        self._save_seconds = self._saved_at - began
+        self._save_seconds = self._saved_at - start
 
     def _checkpoint_is_due(self) -> bool:
         every, minutes = self.options.checkpoint_every, self.options.checkpoint_minutes
@@ -177,7 +177,7 @@ class Loop:
         by_count = every is not None and self.progress.step % every == 0
         seconds = math.inf if minutes is None else 60 * minutes
         if every is None and minutes is None:
-            seconds = min(max(self._save_seconds / CHECKPOINT_FRACTION, LEAST_SECONDS), MOST_SECONDS)
+            seconds = min(max(self._save_seconds / CHECKPOINT_FRACTION, MIN_SECONDS), MAX_SECONDS)
         return by_count or self.world.any(time.perf_counter() - self._saved_at > seconds)
 
     # ---- one step
@@ -185,13 +185,13 @@ class Loop:
     def _step(self, step: int) -> None:
         self.module.train()
         torch.manual_seed(seed_of(self.options.seed, step, self.world.rank))
-        parts = self.batches.at(step)
+        micro_batches = self.batches.at(step)
         self._lr = self.prepare(step)
         weights = self.objective.loss_weights
-        counts = self.world.sum({name: sum(b.counts.get(name, 0) for b in parts) for name in weights})
-        sums: dict[str, Tensor] = {}  # of each term over the parts, for the log
-        for n, batch in enumerate(parts):
-            is_last = n == len(parts) - 1  # gradients are exchanged after the last part only
+        counts = self.world.sum({name: sum(b.counts.get(name, 0) for b in micro_batches) for name in weights})
+        sums: dict[str, Tensor] = {}  # of each term over the micro-batches, for the log
+        for n, batch in enumerate(micro_batches):
+            is_last = n == len(micro_batches) - 1  # gradients are exchanged after the last only
             with nullcontext() if is_last else self.world.no_sync(self.module):
                 with self.world.autocast(self.options.dtype):
                     losses = self.world.losses(self.module, self.objective, batch.to(self.world.device))
@@ -201,18 +201,18 @@ class Loop:
                     # a mean of none is no number
                     logged = scaled.detach() if batch.counts[name] else torch.zeros_like(scaled)
                     sums[name] = sums.get(name, 0) + logged
-                    part = scaled * weights[name]
-                    total = part if total is None else total + part
+                    weighted = scaled * weights[name]
+                    total = weighted if total is None else total + weighted
                 assert total is not None
                 self.world.backward(total)
-        most = self.options.max_grad_norm
-        norm = self.world.clip_grad_norm(self.module, math.inf if most is None else most)
+        max_norm = self.options.max_grad_norm
+        norm = self.world.clip_grad_norm(self.module, math.inf if max_norm is None else max_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.ema is not None:
             self.ema.update()
         self._pending.append(torch.stack([*(sums[name].float() for name in weights), norm.float()]))
-        self.progress.units += int(self.world.sum({"units": sum(b.units for b in parts)})["units"])
+        self.progress.units += int(self.world.sum({"units": sum(b.units for b in micro_batches)})["units"])
 
     # ---- what is logged
 
@@ -229,10 +229,10 @@ class Loop:
         totals = terms @ np.array(list(weights.values()))
         check_losses(totals.tolist(), norms.tolist(), self.progress, self.checkpoints)
         now = time.perf_counter()
-        then, units, step = self._mark
-        spent = max(now - then, 1e-9)
-        self.progress.seconds += spent
-        speed = (self.progress.units - units) / spent
+        last_time, units, step = self._mark
+        elapsed = max(now - last_time, 1e-9)
+        self.progress.seconds += elapsed
+        speed = (self.progress.units - units) / elapsed
         self._mark = (now, self.progress.units, self.progress.step)
         event: Event = {
             "event": "step",
@@ -244,7 +244,7 @@ class Loop:
             "units": self.progress.units,
             "units_per_second": speed,
             "seconds": self.progress.seconds,
-            "eta": (self.options.steps - self.progress.step) * spent / max(self.progress.step - step, 1),
+            "eta": (self.options.steps - self.progress.step) * elapsed / max(self.progress.step - step, 1),
         }
         if len(weights) > 1:
             event["terms"] = {name: float(v) for name, v in zip(weights, terms.mean(0), strict=True)}
@@ -255,7 +255,7 @@ class Loop:
     def _evaluate(self) -> bool:
         """Measure, remember the best; True where patience is at its end."""
         assert self.evaluate is not None
-        began, progress, patience = time.perf_counter(), self.progress, self.options.patience
+        start, progress, patience = time.perf_counter(), self.progress, self.options.patience
         self.module.eval()
         torch.manual_seed(seed_of(self.options.seed, progress.step, self.world.rank))
         averaged = self.ema.swap() if self.ema is not None else nullcontext()
@@ -269,8 +269,8 @@ class Loop:
         self._emit({"event": "evaluation", "step": progress.step, "metrics": metrics, "best": better})
         if text is not None:
             self._emit({"event": "sample", "step": progress.step, "text": text})
-        then, units, step = self._mark  # the clock of training stood still
-        self._mark = (then + time.perf_counter() - began, units, step)
+        last_time, units, step = self._mark  # the clock of training stood still
+        self._mark = (last_time + time.perf_counter() - start, units, step)
         return patience is not None and progress.evaluations_since_best >= patience
 
     def _is_better(self, metrics: dict[str, float]) -> bool:

@@ -30,13 +30,13 @@ def add_lora(
     alpha: float = 16.0,
     dropout: float = 0.0,
     targets: Sequence[str] = QUERY_VALUE,
-    also: Sequence[str] = (),
+    modules_to_save: Sequence[str] = (),
 ) -> Model:
     """Freeze the model and give some of its matrices a detour that learns; in place.
 
-    targets   names of Linear modules, as in a trace: `*` inside one part, `**` across parts, `a|b` either. The
-              beginning may be left out: "layers.*.feedforward.up" or "attention.query"
-    also      names of modules that learn whole, such as "head": a new head has nothing worth keeping
+    targets           names of Linear modules, as in a trace: `*` inside one part, `**` across parts, `a|b` either. The
+                      beginning may be left out: "layers.*.feedforward.up" or "attention.query"
+    modules_to_save   names of modules that learn whole, such as "head": a new head has nothing worth keeping
     """
     if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
         raise InputError(f"LoRA takes rank >= 1, alpha > 0 and 0 <= dropout < 1, not {rank}, {alpha} and {dropout}.")
@@ -48,9 +48,9 @@ def add_lora(
     if not chosen:
         names = sorted({re.sub(r"\.\d+\.", ".*.", n) for n, m in model.named_modules() if isinstance(m, Linear)})
         raise InputError(f"No matrix is called {' or '.join(targets)}. There are: {', '.join(names[:20])}.")
-    trained_fully = [module for _, module in _matching(model, also)]
-    if also and not trained_fully:
-        raise InputError(f"No module is called {' or '.join(also)}, to learn whole. A head is called 'head'.")
+    trained_fully = [module for _, module in _matching(model, modules_to_save)]
+    if modules_to_save and not trained_fully:
+        raise InputError(f"No module is called {' or '.join(modules_to_save)}, to learn whole. A head is 'head'.")
     tables = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
     for name, module in chosen.items():
         if module.weight in tables:
@@ -58,19 +58,19 @@ def add_lora(
     factors: dict[Tensor, tuple[Tensor, Tensor]] = {}
     for module in chosen.values():
         if module.weight not in factors:  # layers that share a matrix (ALBERT) share its detour
-            factors[module.weight] = _drawn(module, rank)
+            factors[module.weight] = _init_factors(module, rank)
     attach_adapters(model, chosen, factors, alpha / rank, dropout)
     for part in trained_fully:
         part.requires_grad_(True)
     return model
 
 
-def _drawn(module: Linear, rank: int) -> tuple[Tensor, Tensor]:
+def _init_factors(module: Linear, rank: int) -> tuple[Tensor, Tensor]:
     """A as torch draws a Linear (Kaiming), B zero; in fp32, whatever the base is stored in."""
-    place = module.weight.device
-    a = torch.empty(rank, module.in_features, device=place)
+    device = module.weight.device
+    a = torch.empty(rank, module.in_features, device=device)
     nn.init.kaiming_uniform_(a, a=math.sqrt(5))
-    return a, torch.zeros(module.out_features, rank, device=place)
+    return a, torch.zeros(module.out_features, rank, device=device)
 
 
 @torch.no_grad()
@@ -87,8 +87,8 @@ def load_lora_state(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 
 def _matching(model: nn.Module, patterns: Sequence[str]) -> Iterator[tuple[str, nn.Module]]:
     """The modules whose name ends as one of the patterns says."""
-    wanted = [compile_pattern(pattern) for pattern in patterns]
+    compiled = [compile_pattern(pattern) for pattern in patterns]
     for name, module in model.named_modules():
-        ends = [name, *(name[m.end() :] for m in re.finditer(r"\.", name))]
-        if any(pattern.fullmatch(end) for pattern in wanted for end in ends):
+        suffixes = [name, *(name[m.end() :] for m in re.finditer(r"\.", name))]
+        if any(pattern.fullmatch(suffix) for pattern in compiled for suffix in suffixes):
             yield name, module

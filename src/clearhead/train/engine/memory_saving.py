@@ -40,12 +40,12 @@ def explain_out_of_memory() -> Iterator[None]:
     except ClearheadError:
         raise
     except (MemoryError, RuntimeError) as error:
-        words = str(error)
-        short = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        if not short and not re.search(r"can't allocate memory|not enough memory|out of memory", words):
+        message = str(error)
+        is_memory_error = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not is_memory_error and not re.search(r"can't allocate memory|not enough memory|out of memory", message):
             raise
         raise TrainingStopped(
-            f"There is not enough memory ({(words.splitlines() or [type(error).__name__])[0][:200]}). "
+            f"There is not enough memory ({(message.splitlines() or [type(error).__name__])[0][:200]}). "
             "What needs less, with the same result: batch.gradient_accumulation_steps=2 (or 4, 8 …), "
             "gradient_checkpointing=true, loss_chunk_size=4096. With another: a smaller batch.size or batch.length, or "
             "lora. Then run it again."

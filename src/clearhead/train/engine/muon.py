@@ -27,7 +27,7 @@ from clearhead.nn.segment_recurrence import RelativeAttention
 QUINTIC = (3.4445, -4.7750, 2.0315)  # a x + b x³ + c x⁵: steepest at zero, so that small singular values grow fast
 STEPS = 5
 RMS = 0.2
-AT_ONCE = 2**28  # numbers that are made orthogonal together; more would only cost memory
+MAX_NUMBERS_TOGETHER = 2**28  # numbers that are made orthogonal together; more would only cost memory
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ def hidden_matrices(model: nn.Module) -> dict[Tensor, Parts]:
 
     Not the embeddings and the output matrix, whose rows are words and get gradients one by one, nor vectors.
     """
-    found: dict[Tensor, Parts] = {}
+    matrices: dict[Tensor, Parts] = {}
     for block in model.modules():
         if not isinstance(block, Block):
             continue
         for module in block.modules():
             if isinstance(module, Attention | RelativeAttention) and module.fused:
                 matrix, parts = _fused(module)
-                found[matrix] = parts
+                matrices[matrix] = parts
         for module in block.modules():
             if isinstance(module, nn.Linear):
-                found.setdefault(module.weight, Parts((module.weight.shape[0],)))
-    return found
+                matrices.setdefault(module.weight, Parts((module.weight.shape[0],)))
+    return matrices
 
 
 def _fused(attention: Attention | RelativeAttention) -> tuple[Tensor, Parts]:
@@ -102,16 +102,16 @@ def directions(matrices: list[Tensor]) -> list[Tensor]:
     by_shape: dict[tuple[int, int], list[int]] = {}
     for n, matrix in enumerate(matrices):
         by_shape.setdefault((min(matrix.shape), max(matrix.shape)), []).append(n)
-    done: dict[int, Tensor] = {}
+    results: dict[int, Tensor] = {}
     for (rows, cols), numbers in by_shape.items():
-        most = max(1, AT_ONCE // (rows * cols))
-        for start in range(0, len(numbers), most):
-            some = numbers[start : start + most]
-            wide = torch.stack([matrices[n] if matrices[n].shape[0] == rows else matrices[n].mT for n in some])
+        at_once = max(1, MAX_NUMBERS_TOGETHER // (rows * cols))
+        for start in range(0, len(numbers), at_once):
+            chunk = numbers[start : start + at_once]
+            wide = torch.stack([matrices[n] if matrices[n].shape[0] == rows else matrices[n].mT for n in chunk])
             scaled = orthogonal(wide).to(wide.dtype) * (RMS * cols**0.5)
-            for n, result in zip(some, scaled.unbind(), strict=True):
-                done[n] = result if matrices[n].shape[0] == rows else result.mT
-    return [done[n] for n in range(len(matrices))]
+            for n, result in zip(chunk, scaled.unbind(), strict=True):
+                results[n] = result if matrices[n].shape[0] == rows else result.mT
+    return [results[n] for n in range(len(matrices))]
 
 
 def gathered(tensor: Tensor) -> Tensor:
@@ -128,14 +128,14 @@ def sharded_like(tensor: Tensor, like: Tensor) -> Tensor:
 
     assert isinstance(like, DTensor)
     mesh = like.device_mesh
-    spread = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
-    return spread.redistribute(mesh, like.placements)
+    replicated = DTensor.from_local(tensor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return replicated.redistribute(mesh, like.placements)
 
 
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum → orthogonal → scaled, with AdamW's decoupled weight decay.
 
-    Where parameters are spread over ranks (FSDP2), each rank gathers the momentum of all, computes the same and keeps
+    Where parameters are sharded over ranks (FSDP2), each rank gathers the momentum of all, computes the same and keeps
     its own rows.
     """
 
@@ -166,13 +166,16 @@ class Muon(torch.optim.Optimizer):
                 self.state[p] = {"step": 0, "momentum": torch.zeros_like(p)}
             self.state[p]["step"] += 1
         gradients: list[Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
-        kept = [self.state[p]["momentum"] for p in parameters]
-        torch._foreach_lerp_(kept, gradients, 1 - momentum)
-        ahead = torch._foreach_lerp(gradients, kept, momentum)  # Nesterov: the momentum after the next gradient
+        momenta = [self.state[p]["momentum"] for p in parameters]
+        torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+        nesterov = torch._foreach_lerp(gradients, momenta, momentum)  # Nesterov: the momentum after the next gradient
 
-        pieces = [self.parts[p].cut(gathered(u)) for p, u in zip(parameters, ahead, strict=True)]
-        flat = iter(directions([piece for of_one in pieces for piece in of_one]))
-        joined = [self.parts[p].join([next(flat) for _ in of]) for p, of in zip(parameters, pieces, strict=True)]
+        pieces = [self.parts[p].cut(gathered(u)) for p, u in zip(parameters, nesterov, strict=True)]
+        flat = iter(directions([piece for pieces_of_one in pieces for piece in pieces_of_one]))
+        joined = [
+            self.parts[p].join([next(flat) for _ in pieces_of_one])
+            for p, pieces_of_one in zip(parameters, pieces, strict=True)
+        ]
         updates = [sharded_like(update, p) for update, p in zip(joined, parameters, strict=True)]
         if decay:
             torch._foreach_mul_(parameters, 1 - lr * decay)

@@ -22,7 +22,7 @@ from clearhead.train.engine.muon import Muon, hidden_matrices, sharded_like
 OPTIMIZERS = ("adamw", "muon")
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")  # what torch puts into names to compile or to recompute
 FUSED = ("cpu", "cuda", "xpu", "mps")
-KEPT = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",)}  # the tensors of each parameter's state
+STATE_TENSORS = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",)}  # the tensors of each parameter's state
 
 
 def optimizer(
@@ -35,47 +35,47 @@ def optimizer(
     eps: float = 1e-8,
     momentum: float = 0.95,
     matrix_lr: float | None = None,
-    rates: Mapping[str, float] | None = None,
+    lr_factors: Mapping[str, float] | None = None,
 ) -> Optimizer:
     """For every parameter that learns now.
 
-    momentum   Muon's
-    matrix_lr  Muon's rate, where it is not `lr`, which then holds for embeddings, output matrix, norms and biases
-    rates      parameter name -> what multiplies its rate (train/engine/freezing.py: discriminative rates)
+    momentum    Muon's
+    matrix_lr   Muon's rate, where it is not `lr`, which then holds for embeddings, output matrix, norms and biases
+    lr_factors  parameter name -> what multiplies its rate (train/engine/freezing.py: discriminative rates)
     """
     if name not in OPTIMIZERS:
         raise InputError(
             f"There is no optimiser {name!r}.{did_you_mean(name, OPTIMIZERS)} There are: {', '.join(OPTIMIZERS)}."
         )
-    for what, value in (("lr", lr), ("weight_decay", weight_decay), ("eps", eps), ("matrix_lr", matrix_lr)):
+    for option, value in (("lr", lr), ("weight_decay", weight_decay), ("eps", eps), ("matrix_lr", matrix_lr)):
         if value is not None and not 0 <= value < float("inf"):
-            raise InputError(f"{what} must be zero or more, not {value}.")
+            raise InputError(f"{option} must be zero or more, not {value}.")
     if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise InputError(f"betas are two shares from 0 up to 1, such as (0.9, 0.999), not {betas}.")
     names = parameter_names(model)
     if not names:
         raise InputError("Nothing is left to learn: all parameters are frozen.")
     decaying = decayed(model)
-    parts = hidden_matrices(model) if name == "muon" else {}
+    matrix_parts = hidden_matrices(model) if name == "muon" else {}
 
     # (which optimiser, the rate, whether it decays) -> parameters
     groups: dict[tuple[str, float, bool], list[nn.Parameter]] = {}
-    for own, p in names.items():
-        kind = "muon" if p in parts else "adamw"
-        highest = matrix_lr if kind == "muon" and matrix_lr is not None else lr
-        rate = highest * (1.0 if rates is None else rates[own])
-        groups.setdefault((kind, rate, p in decaying), []).append(p)
+    for parameter_name, p in names.items():
+        kind = "muon" if p in matrix_parts else "adamw"
+        base_lr = matrix_lr if kind == "muon" and matrix_lr is not None else lr
+        group_lr = base_lr * (1.0 if lr_factors is None else lr_factors[parameter_name])
+        groups.setdefault((kind, group_lr, p in decaying), []).append(p)
 
     def of(kind: str) -> list[dict[str, Any]]:
         return [
-            {"params": some, "lr": rate, "base_lr": rate, "weight_decay": weight_decay if decays else 0.0}
-            for (which, rate, decays), some in groups.items()
-            if which == kind
+            {"params": parameters, "lr": group_lr, "base_lr": group_lr, "weight_decay": weight_decay if decays else 0.0}
+            for (group_kind, group_lr, decays), parameters in groups.items()
+            if group_kind == kind
         ]
 
-    made: dict[str, torch.optim.Optimizer] = {}
+    optimizers: dict[str, torch.optim.Optimizer] = {}
     if of("muon"):
-        made["muon"] = Muon(of("muon"), parts, lr=lr, momentum=momentum)
+        optimizers["muon"] = Muon(of("muon"), matrix_parts, lr=lr, momentum=momentum)
     elif name == "muon":
         raise InputError(
             "Muon moves the matrices of attention and feed-forward, and none of them learns here "
@@ -83,8 +83,8 @@ def optimizer(
         )
     if of("adamw"):
         fused = all(p.device.type in FUSED and p.is_floating_point() for p in names.values())
-        made["adamw"] = torch.optim.AdamW(of("adamw"), lr=lr, betas=betas, eps=eps, fused=fused)
-    return Optimizer(made, names)
+        optimizers["adamw"] = torch.optim.AdamW(of("adamw"), lr=lr, betas=betas, eps=eps, fused=fused)
+    return Optimizer(optimizers, names)
 
 
 class Optimizer:
@@ -96,21 +96,21 @@ class Optimizer:
 
     def __init__(self, parts: Mapping[str, torch.optim.Optimizer], names: Mapping[str, nn.Parameter]) -> None:
         self.parts, self.names = dict(parts), dict(names)
-        # The fused kernels read gradients in the order in which the weights lie; only turned weights can differ.
-        self._turned = [p for p in names.values() if not p.is_contiguous()]
+        # The fused kernels read gradients in the order in which the weights lie; only transposed weights can differ.
+        self._non_contiguous = [p for p in names.values() if not p.is_contiguous()]
 
     @property
     def groups(self) -> list[dict[str, Any]]:
         """torch's own groups, each with its `lr` now and its `base_lr`, the highest."""
         return [group for part in self.parts.values() for group in part.param_groups]
 
-    def set_rate(self, factor: float) -> None:
+    def scale_lr(self, factor: float) -> None:
         """What the schedule says: multiplies the highest rate of every group."""
         for group in self.groups:
             group["lr"] = group["base_lr"] * factor
 
     def step(self) -> None:
-        for p in self._turned:
+        for p in self._non_contiguous:
             if p.grad is not None and p.grad.stride() != p.stride():
                 p.grad = torch.empty_like(p).copy_(p.grad)
         for part in self.parts.values():
@@ -130,17 +130,18 @@ class Optimizer:
             part.load_state_dict(state[kind])
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """ "<parameter>.<what>" -> tensor (under FSDP a DTensor). Parameters that have not learnt yet have none."""
+        """ "<parameter>.<key>" -> tensor (under FSDP a DTensor). Parameters that have not learnt yet have none."""
         tensors: dict[str, Tensor] = {}
         for name, (kind, state) in self._states().items():
-            tensors |= {f"{name}.{what}": state[what] for what in KEPT[kind]}
+            tensors |= {f"{name}.{key}": state[key] for key in STATE_TENSORS[kind]}
         return tensors
 
     def state_numbers(self) -> dict[str, Any]:
         """Which optimiser moves each parameter, and how many updates those that have learnt have had."""
-        of = {id(p): kind for kind, part in self.parts.items() for group in part.param_groups for p in group["params"]}
+        groups = [(kind, group) for kind, part in self.parts.items() for group in part.param_groups]
+        kind_of = {id(p): kind for kind, group in groups for p in group["params"]}
         return {
-            "parameters": {name: of[id(p)] for name, p in self.names.items()},
+            "parameters": {name: kind_of[id(p)] for name, p in self.names.items()},
             "updates": {name: int(state["step"]) for name, (_, state) in self._states().items()},
         }
 
@@ -157,33 +158,33 @@ class Optimizer:
     def load_state(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
         """To the bit what `state_tensors` and `state_numbers` gave; refuses another model's or optimiser's."""
         kinds, updates = numbers.get("parameters", {}), numbers.get("updates", {})
-        own = self.state_numbers()["parameters"]
-        check_names("The optimiser's stored state", kinds, own)
-        for name, kind in own.items():
+        kinds_here = self.state_numbers()["parameters"]
+        check_names("The optimiser's stored state", kinds, kinds_here)
+        for name, kind in kinds_here.items():
             if kinds[name] != kind:
                 raise CheckpointError(
                     f"The checkpoint moved {name} by {kinds[name]}, this run by {kind}. "
                     "Go on with the optimiser that the run began with, or start a new run."
                 )
-        expected = {f"{name}.{what}": self.names[name] for name in updates for what in KEPT[own[name]]}
+        expected = {f"{name}.{key}": self.names[name] for name in updates for key in STATE_TENSORS[kinds_here[name]]}
         check_names("The optimiser's stored state", tensors, expected)
-        for key, p in expected.items():
-            if tensors[key].shape != p.shape:
+        for tensor_name, p in expected.items():
+            if tensors[tensor_name].shape != p.shape:
                 raise CheckpointError(
-                    f"{key} is {tuple(tensors[key].shape)} in the checkpoint, its weight here {tuple(p.shape)}. "
-                    "They belong to different models."
+                    f"{tensor_name} is {tuple(tensors[tensor_name].shape)} in the checkpoint, its weight here "
+                    f"{tuple(p.shape)}. They belong to different models."
                 )
         for kind, part in self.parts.items():
             part.state.clear()
-            for name in (name for name in updates if own[name] == kind):
+            for name in (name for name in updates if kinds_here[name] == kind):
                 p = self.names[name]
                 state: dict[str, Any] = {"step": updates[name]}
                 if kind == "adamw":  # counts in a tensor, which the fused kernels read on the weight's own device
-                    place = p.device if part.defaults["fused"] else "cpu"
-                    state["step"] = torch.tensor(float(updates[name]), dtype=torch.float32, device=place)
-                for what in KEPT[kind]:
-                    stored = tensors[f"{name}.{what}"].to(p.device)
-                    state[what] = torch.zeros_like(p).copy_(sharded_like(stored, p))
+                    device = p.device if part.defaults["fused"] else "cpu"
+                    state["step"] = torch.tensor(float(updates[name]), dtype=torch.float32, device=device)
+                for key in STATE_TENSORS[kind]:
+                    stored = tensors[f"{name}.{key}"].to(p.device)
+                    state[key] = torch.zeros_like(p).copy_(sharded_like(stored, p))
                 part.state[p] = state
 
 
@@ -211,13 +212,13 @@ def decayed(model: nn.Module) -> set[nn.Parameter]:
     return parameters
 
 
-def check_names(what: str, names: Iterable[str], expected: Iterable[str]) -> None:
+def check_names(subject: str, names: Iterable[str], expected: Iterable[str]) -> None:
     """The names are the same; otherwise an error that says which are not."""
     missing, extra = sorted(set(expected) - set(names)), sorted(set(names) - set(expected))
     if missing or extra:
         lacks = f" It lacks {', '.join(missing[:3])}{' …' * (len(missing) > 3)}." if missing else ""
         holds = f" It holds {', '.join(extra[:3])}{' …' * (len(extra) > 3)}, unknown here." if extra else ""
         raise CheckpointError(
-            f"{what} belongs to another model or optimiser.{lacks}{holds} "
+            f"{subject} belongs to another model or optimiser.{lacks}{holds} "
             "Was the recipe changed since the run began? Start a new run, or undo the change."
         )

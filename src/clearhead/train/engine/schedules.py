@@ -120,14 +120,14 @@ def schedule(name: str, total: int, warmup: float = 0, final: float = 0.0, **opt
     return SCHEDULES[name](total=total, **options)
 
 
-def _steps(what: str, value: float, total: int | None) -> int:
+def _steps(name: str, value: float, total: int | None) -> int:
     """A number of updates; below 1 it is a share of all of them."""
     if value < 0 or (value >= 1 and value != int(value)):
-        raise InputError(f"{what} is a whole number of updates, or a share of them below 1, not {value}.")
+        raise InputError(f"{name} is a whole number of updates, or a share of them below 1, not {value}.")
     if value == 0 or value >= 1:
         return int(value)
     if total is None:
-        raise InputError(f"{what} is a share, {value}, but the number of all updates is not known: give total.")
+        raise InputError(f"{name} is a share, {value}, but the number of all updates is not known: give total.")
     return round(value * total)
 
 

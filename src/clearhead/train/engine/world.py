@@ -128,13 +128,13 @@ class World:
 
     @torch.no_grad()
     def load_weights(self, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        own = self.weights(module)
-        if own.keys() != weights.keys() or any(own[name].shape != weights[name].shape for name in own):
+        here = self.weights(module)
+        if here.keys() != weights.keys() or any(here[name].shape != weights[name].shape for name in here):
             raise CheckpointError(
                 "The checkpoint in this folder belongs to another model: its tensors have other names or shapes. "
                 "Choose another folder (out=)."
             )
-        for name, tensor in own.items():
+        for name, tensor in here.items():
             self.copy_weight(tensor, weights[name])
 
     def copy_weight(self, tensor: Tensor, value: Tensor) -> None:

@@ -104,7 +104,7 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
     # before the optimiser: it may put other tensors in place
     micro_steps = recipe.batch.gradient_accumulation_steps
     wrapped = world.wrap(module, recipe.compile, objective.static_shapes, single_call=micro_steps == 1)
-    moves = _optimizer(module, recipe.optimizer)
+    opt = _optimizer(module, recipe.optimizer)
     ema = EMA(module, recipe.ema) if recipe.ema is not None else None
     order = data.orders["train"]
     steps = recipe.steps or order.steps_in(recipe.epochs or 1.0)
@@ -118,9 +118,9 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
         is_compiled=recipe.compile,
     )  # fmt: skip
     loop = Loop(
-        wrapped, objective, loader, moves, options,
+        wrapped, objective, loader, opt, options,
         _checkpoints(recipe, folder, world, objective, model), world,
-        _before_step(recipe, module, moves, steps, model.config.hidden_size),
+        _before_step(recipe, module, opt, steps, model.config.hidden_size),
         evaluate=(lambda: evaluation.metrics("valid", recipe.evaluation.batches)) if "valid" in data.tables else None,
         ema=ema,
     )  # fmt: skip
@@ -141,31 +141,31 @@ def _checkpoints(recipe: Recipe, folder: Path, world: World, objective: Objectiv
 
 def _add_lora(model: Model, recipe: LoraRecipe) -> None:
     new_head = model.language_head is None and model.task != "features"
-    targets, also = recipe.targets or lora.QUERY_VALUE, ("head",) if new_head else ()
-    lora.add_lora(model, recipe.rank, recipe.alpha, recipe.dropout, targets, also=also)
+    targets, modules_to_save = recipe.targets or lora.QUERY_VALUE, ("head",) if new_head else ()
+    lora.add_lora(model, recipe.rank, recipe.alpha, recipe.dropout, targets, modules_to_save=modules_to_save)
 
 
 def _optimizer(module: nn.Module, recipe: OptimizerRecipe) -> Optimizer:
     return optimizer(
         module, recipe.name, lr=recipe.lr, weight_decay=recipe.weight_decay, betas=(recipe.betas[0], recipe.betas[1]),
         eps=recipe.eps, momentum=recipe.momentum, matrix_lr=recipe.matrix_lr,
-        rates=discriminative(module, recipe.layer_decay) if recipe.layer_decay != 1 else None,
+        lr_factors=discriminative(module, recipe.layer_decay) if recipe.layer_decay != 1 else None,
     )  # fmt: skip
 
 
-def _before_step(recipe: Recipe, module: nn.Module, moves: Optimizer, steps: int, width: int) -> Callable[[int], float]:
+def _before_step(recipe: Recipe, module: nn.Module, opt: Optimizer, steps: int, width: int) -> Callable[[int], float]:
     """Sets the learning rates of a step and which layers learn in it; gives the rate."""
     unfreezing = Unfreezing(module, recipe.optimizer.unfreeze_every) if recipe.optimizer.unfreeze_every else None
     options = dict(recipe.schedule.options)
     if recipe.schedule.name == "noam":
         options.setdefault("width", width)
-    factor = schedule(recipe.schedule.name, steps, recipe.schedule.warmup, recipe.schedule.final, **options)
+    lr_factor = schedule(recipe.schedule.name, steps, recipe.schedule.warmup, recipe.schedule.final, **options)
 
     def before(step: int) -> float:
         if unfreezing is not None:
             unfreezing.apply(step)
-        moves.set_rate(factor(step))
-        return recipe.optimizer.lr * factor(step)
+        opt.scale_lr(lr_factor(step))
+        return recipe.optimizer.lr * lr_factor(step)
 
     return before
 

@@ -28,16 +28,16 @@ ENDLESS = 10**9  # steps, where their number is not known yet
 def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     """An error, if anything is wrong."""
     check_test(recipe, kind, "test" in inputs.sources)
-    words = recipe.tokenizer.vocab_size if inputs.tokenizer is None else len(inputs.tokenizer.target)
-    model = model_shape(recipe.model, kind, inputs.start, words)
-    _check_sizes(recipe, model, words, is_new=inputs.start is None)
+    vocab_size = recipe.tokenizer.vocab_size if inputs.tokenizer is None else len(inputs.tokenizer.target)
+    model = model_shape(recipe.model, kind, inputs.start, vocab_size)
+    _check_sizes(recipe, model, vocab_size, is_new=inputs.start is None)
     source_tokenizer = inputs.source_tokenizer
     if source_tokenizer is None and getattr(inputs.tokenizer, "separate_vocabs", False):
         source_tokenizer = inputs.tokenizer
     _check_source_tokenizer(kind, model, source_tokenizer)
-    rates = recipe.schedule
-    options = {"width": model.config.hidden_size} if rates.name == "noam" else {}
-    schedule(rates.name, recipe.steps or ENDLESS, rates.warmup, rates.final, **options | rates.options)
+    chosen = recipe.schedule
+    options = {"width": model.config.hidden_size} if chosen.name == "noam" else {}
+    schedule(chosen.name, recipe.steps or ENDLESS, chosen.warmup, chosen.final, **options | chosen.options)
     if recipe.evaluation.sample is not None:
         kind.check_sampling(model)
     if recipe.lora is not None:
@@ -62,19 +62,19 @@ def check_test(recipe: Recipe, kind: type[Objective], has_test: bool) -> None:
         raise ConfigError("evaluation.test_options are for evaluating on test data, and there is none: set data.test.")
 
 
-def _check_sizes(recipe: Recipe, model: Model, words: int, is_new: bool) -> None:
+def _check_sizes(recipe: Recipe, model: Model, vocab_size: int, is_new: bool) -> None:
     """The model's tables must be large enough."""
     config = model.config
-    if words > config.vocab_size:
+    if vocab_size > config.vocab_size:
         raise ConfigError(
-            f"The tokenizer has {words:,} tokens, the model rows for {config.vocab_size:,} (vocab_size). They must "
-            "belong together: leave model.config.vocab_size out, or choose the model's own tokenizer."
+            f"The tokenizer has {vocab_size:,} tokens, the model rows for {config.vocab_size:,} (vocab_size). They "
+            "must belong together: leave model.config.vocab_size out, or choose the model's own tokenizer."
         )
     lengths = [stack.embed.max_length for stack in model.stacks.values()]
-    most = min((length for length in lengths if length is not None), default=None)
-    if most is not None and recipe.batch.length > most:
+    max_length = min((length for length in lengths if length is not None), default=None)
+    if max_length is not None and recipe.batch.length > max_length:
         raise ConfigError(
-            f"batch.length is {recipe.batch.length}, but the model has {most} positions. Lower it"
+            f"batch.length is {recipe.batch.length}, but the model has {max_length} positions. Lower it"
             + (f", or raise model.config.{config._key('max_position_embeddings')}." if is_new else ".")
         )
 

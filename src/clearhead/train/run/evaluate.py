@@ -79,20 +79,20 @@ def evaluate(
     if recipe is None:
         recipe = _own_recipe(pipe.name)
     if recipe is None:
-        asked = read_recipe(_plain_recipe(pipe), settings)
+        resolved = read_recipe(_plain_recipe(pipe), settings)
     else:
-        given = asdict(recipe) if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
-        asked = read_recipe(given, [*UNREAD, *settings])
-    name, options = asked.objective["name"], {k: v for k, v in asked.objective.items() if k != "name"}
+        source_recipe = asdict(recipe) if isinstance(recipe, Recipe) else find_recipe(os.fspath(recipe))
+        resolved = read_recipe(source_recipe, [*UNREAD, *settings])
+    name, options = resolved.objective["name"], {k: v for k, v in resolved.objective.items() if k != "name"}
     kind = objective_class(name)
-    check_test(asked, kind, has_test=True)
+    check_test(resolved, kind, has_test=True)
     pipe = _with_head(pipe, kind)
-    objective = make_objective(name, pipe.codec, _length(asked, pipe.model), **_options(kind, options, pipe.model))
-    source = _source(test, asked, objective, columns_given=any(s.startswith("data.columns") for s in settings))
+    objective = make_objective(name, pipe.codec, _length(resolved, pipe.model), **_options(kind, options, pipe.model))
+    source = _source(test, resolved, objective, columns_given=any(s.startswith("data.columns") for s in settings))
     objective.learn_labels(source.records())  # the model's own are given already; others look which columns there are
     objective.check_labels(source.records(), source.name)
     with TemporaryDirectory() as folder:
-        return _measured(asked, pipe, objective, source, Path(folder), watch or (lambda *_: None))
+        return _measured(resolved, pipe, objective, source, Path(folder), watch or (lambda *_: None))
 
 
 def _own_recipe(name: str) -> Path | None:

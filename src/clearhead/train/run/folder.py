@@ -88,15 +88,15 @@ FILES = (
 def check_same_recipe(recipe: Recipe, folder: Path, kind: type[Objective]) -> list[str]:
     """In what the recipe differs from that of a run that did not come as far as training; any other is an error."""
     path = folder / RECIPE
-    there = [name for name in ("checkpoints", "model") if (folder / name).exists()]
-    if path.exists() and not there and not is_run(folder):
+    existing = [name for name in ("checkpoints", "model") if (folder / name).exists()]
+    if path.exists() and not existing and not is_run(folder):
         raise CheckpointError(
             f"A run into {folder} would write over {path}, which is no run's. Set out= to a new folder."
         )
     before = read_recipe(path) if path.exists() else recipe
     as_long = replace(before, steps=recipe.steps, epochs=recipe.epochs) if recipe.extends(before) else before
     changed = recipe.differences(as_long, kind.compares_rows)
-    if there and changed:
+    if existing and changed:
         raise CheckpointError(
             f"{folder} holds a run of another recipe ({'; '.join(changed[:5])}).{_how_long(before, changed)} "
             "Set out= to a new folder, or delete this one to begin anew."
@@ -125,5 +125,5 @@ def _how_long(before: Recipe, changed: list[str]) -> str:
     """How to train longer, for whoever seems to have tried."""
     if not any(key.startswith(("steps:", "epochs:")) for key in changed):
         return ""
-    said = f"steps={before.steps}" if before.steps is not None else f"epochs={before.epochs:g}"
-    return f" It began with {said}, which can be raised to train longer, and not lowered."
+    length = f"steps={before.steps}" if before.steps is not None else f"epochs={before.epochs:g}"
+    return f" It began with {length}, which can be raised to train longer, and not lowered."

@@ -16,12 +16,12 @@ from clearhead.train.recipe import ModelRecipe
 
 
 def make_model(
-    recipe: ModelRecipe, objective: Objective, start: Path | None, words: int, device: torch.device
+    recipe: ModelRecipe, objective: Objective, start: Path | None, vocab_size: int, device: torch.device
 ) -> Model:
     """
-    start    the folder of the checkpoint; None: random weights
-    words    the vocabulary's size
-    device   where it is made
+    start        the folder of the checkpoint; None: random weights
+    vocab_size   of the tokenizer
+    device       where it is made
     """
     task = recipe.task or objective.task
     if start is not None:
@@ -34,7 +34,7 @@ def make_model(
         if recipe.student_of:
             model = student_of(model, recipe.layers)
     else:
-        family, config = new_config(recipe, words, objective.special_ids(), objective.configure)
+        family, config = new_config(recipe, vocab_size, objective.special_ids(), objective.configure)
         model = family.make(config, task).to(device)
     for p in model.parameters():
         # In memory of its own (a file may be mapped), in one layout: products are the same after a stop.
@@ -42,32 +42,32 @@ def make_model(
     return model
 
 
-def model_shape(recipe: ModelRecipe, kind: type[Objective], start: Path | None, words: int) -> Model:
+def model_shape(recipe: ModelRecipe, kind: type[Objective], start: Path | None, vocab_size: int) -> Model:
     """The model without its weights."""
     if start is not None:
         family, config, _ = hub.read_config(start, recipe.ignore_options, lambda raw: raw | recipe.config)
         config.check_known(recipe.config)
     else:
-        family, config = new_config(recipe, words)
+        family, config = new_config(recipe, vocab_size)
     model = family.make(config, recipe.task or kind.task, "meta")
     return student_of(model, recipe.layers) if recipe.student_of else model
 
 
 def new_config(
     recipe: ModelRecipe,
-    words: int,
+    vocab_size: int,
     special: Mapping[str, int] | None = None,
     configure: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> tuple[Family, Config]:
     """What a model that begins with random weights is made of: the preset, and what the recipe changes in it.
 
-    words       the vocabulary's size; the table has a few rows more, for round sizes are quicker to multiply by
+    vocab_size  of the tokenizer; the table has a few rows more, for round sizes are quicker to multiply by
     special     the ids of special tokens
     configure   what the objective decides
     """
     assert recipe.family is not None
     family = models.family(recipe.family)
-    sizes: dict[str, Any] = {"vocab_size": -(-words // 64) * 64}
+    sizes: dict[str, Any] = {"vocab_size": -(-vocab_size // 64) * 64}
     if recipe.preset is not None:
         family.preset(recipe.preset)  # an error where there is none
         sizes = dict(family.presets[recipe.preset]) | sizes

@@ -69,21 +69,21 @@ def train(
         return _train(recipe, folder, world, list(watchers))
 
 
-def _train(asked: Recipe, folder: Path, world: World, watchers: list[Watcher]) -> TrainingResult:
+def _train(original: Recipe, folder: Path, world: World, watchers: list[Watcher]) -> TrainingResult:
     # What is wrong is found first, before anything is written, a lock included.
-    name, options = asked.objective["name"], {k: v for k, v in asked.objective.items() if k != "name"}
+    name, options = original.objective["name"], {k: v for k, v in original.objective.items() if k != "name"}
     kind = objective_class(name)
-    recipe = replace(asked, objective={"name": name} | typed_options(kind, options))
+    recipe = replace(original, objective={"name": name} | typed_options(kind, options))
     inputs = open_inputs(recipe, folder)
     check_run(recipe, kind, inputs)
     tokenizer = inputs.tokenizer or stand_in(recipe.tokenizer, kind)
     objective = objective_for(recipe, inputs, tokenizer)  # options that cannot be are found now
-    check_same_recipe(asked, folder, kind)
+    check_same_recipe(original, folder, kind)
     if has_begun(folder):
         check_unchanged(folder, inputs.sources)
 
     with locked(folder, world), explain_out_of_memory():
-        remember_recipe(asked, folder, kind, world)
+        remember_recipe(original, folder, kind, world)
         if recipe.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
             torch.use_deterministic_algorithms(True)
@@ -138,23 +138,23 @@ def _restore(parts: RunParts) -> list[str]:
     newest = checkpoints.newest()
     if newest is None:
         return []
-    progress, tensors, wrong = newest
+    progress, tensors, problems = newest
     if progress.data != loop.progress.data:
         raise CheckpointError(
             f"The data has changed since the run in {parts.folder} began. Begin anew with another out=."
         )
     loop.restore(progress, tensors)
-    return wrong + _notes_on_length(parts, progress)
+    return problems + _notes_on_length(parts, progress)
 
 
 def _notes_on_length(parts: RunParts, progress: Progress) -> list[str]:
     """Of a run that is to take more steps than when it was stopped, or ended."""
     if parts.steps == progress.steps:
         return []
-    rates = parts.recipe.schedule.name
+    schedule = parts.recipe.schedule.name
     note = f"The run goes on from step {progress.step:,} to step {parts.steps:,}; it was to end at {progress.steps:,}."
-    if rates != "constant":
-        note += f" The learning rate is that of a {rates} schedule over all {parts.steps:,} steps from here on."
+    if schedule != "constant":
+        note += f" The learning rate is that of a {schedule} schedule over all {parts.steps:,} steps from here on."
     return [note]
 
 
