@@ -10,7 +10,7 @@ from clearhead.errors import CheckpointError, TrainingStopped
 from clearhead.train import train
 from clearhead.train.data.types import Batch
 from clearhead.train.engine.checkpoints import Checkpoints, Progress
-from clearhead.train.engine.divergence import FOR_STEPS
+from clearhead.train.engine.divergence import EXPLODED_STEPS
 from clearhead.train.engine.ema import EMA
 from clearhead.train.engine.evaluation import Evaluation
 from clearhead.train.engine.loop import Loop, LoopOptions, seed_of
@@ -345,7 +345,9 @@ def test_an_exploding_loss(tmp_path):
     for log_every in (1, 7):
         Growing.calls = 0
         loop = line(tmp_path / str(log_every), 50, objective=Growing(), options={"log_every": log_every})
-        with pytest.raises(TrainingStopped, match=rf"step {3 + FOR_STEPS} .*exploded.*was 1 at first.*optimizer.lr"):
+        with pytest.raises(
+            TrainingStopped, match=rf"step {3 + EXPLODED_STEPS} .*exploded.*was 1 at first.*optimizer.lr"
+        ):
             loop.run()
 
 

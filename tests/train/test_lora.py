@@ -270,7 +270,7 @@ def test_mistakes_are_named():
         add_lora(make(), targets=["head.output"])
     with pytest.raises(InputError, match="already"):
         add_lora(add_lora(make()))
-    with pytest.raises(InputError, match="called 'head'"):
+    with pytest.raises(InputError, match="head is 'head'"):
         add_lora(make(), modules_to_save=["heads"])
     with pytest.raises(InputError, match="rank"):
         add_lora(make(), rank=0)

@@ -49,7 +49,7 @@ def test_directions_keep_their_place_and_have_one_size():
 def test_large_stacks_are_cut(monkeypatch):
     matrices = [torch.randn(4, 6) for _ in range(5)]
     whole = directions(matrices)
-    monkeypatch.setattr(muon, "AT_ONCE", 48)  # two at a time
+    monkeypatch.setattr(muon, "MAX_NUMBERS_TOGETHER", 48)  # two at a time
     for a, b in zip(whole, directions(matrices), strict=True):
         torch.testing.assert_close(a, b)
 

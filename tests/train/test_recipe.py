@@ -299,7 +299,7 @@ def test_differences(said):
         (["schedule.options.wamup=3"], ["no option 'wamup'"]),
         (["model.family=gtp2"], ["does not know the family 'gtp2'", "Did you mean gpt2?"]),
         (["objective.cross_documents=maybe"], ["cross_documents is 'maybe'", "true or false"]),
-        (["objective={name: seq2seq, smoothing: much}"], ["smoothing is 'much'", "a number"]),
+        (["objective={name: seq2seq, label_smoothing: much}"], ["label_smoothing is 'much'", "a number"]),
         (["objective={name: denoising, noises: {token-masking: x}}"], ["noises.token-masking is 'x'", "a number"]),
         (["objective={name: classification, labels: 1}"], ["labels is 1", "a list of texts"]),
         (["objective=distillation"], ["cannot do without 'teacher'", "set objective.teacher"]),
@@ -332,8 +332,8 @@ def test_differences(said):
         (["objective={name: classification, labels: [a, a]}", "data.train=labels.jsonl"], ["'a' stands twice"]),
         (["model={start: " + "x" * 300 + "}", "tokenizer=null"], ["too long"]),
         (["device=meta"], ["'meta' cannot be used", "no numbers"]),
-        (["objective={name: masked-lm, rate: 5}", "model.family=bert", "model.config={hidden_size: 8, "
-          "num_hidden_layers: 1, num_attention_heads: 1, intermediate_size: 8}"], ["rate is 5"]),
+        (["objective={name: masked-lm, mlm_probability: 5}", "model.family=bert", "model.config={hidden_size: 8, "
+          "num_hidden_layers: 1, num_attention_heads: 1, intermediate_size: 8}"], ["mlm_probability is 5"]),
         (["objective={name: gpt-classification, lm: -1}", "data.train=labels.jsonl"], ["lm is -1", "0 or more"]),
         (["tokenizer.vocab_size=100"], ["100"]),
         (["model.family=null", "model.start=nowhere/at-all", "tokenizer.kind=null"], []),

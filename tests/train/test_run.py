@@ -400,7 +400,7 @@ def test_a_sample_without_a_warning(tmp_path, caplog):
 
 
 def test_the_settings_of_training_do_not_stay(tmp_path):
-    result = train(case(tmp_path, "seq2seq", "run", loss_chunk_size=8, objective__smoothing=0.2))
+    result = train(case(tmp_path, "seq2seq", "run", loss_chunk_size=8, objective__label_smoothing=0.2))
     head = ch.load(str(result.model)).model.language_head
     assert head.chunk == 0 and head.smoothing == 0.0
 

@@ -79,7 +79,7 @@ def child(said: dict, kill_at: int | None, answer: int) -> None:
     checkpoints.save_file = half_written(clock)
     for owner, name in (
         (TableWriter, "_finish"), (TableWriter, "_close_shard"), (Loop, "_step"), (Loop, "_evaluate"),
-        (Log, "__call__"), (checkpoints.Checkpoints, "_tidy"), (checkpoints.Checkpoints, "_sweep"),
+        (Log, "__call__"), (checkpoints.Checkpoints, "_delete_old"), (checkpoints.Checkpoints, "_delete_leftovers"),
         (files, "fsync"), (folder, "atomic_write"), (export, "atomic_write"),
         (pipeline.Pipeline, "save"), (Path, "rename"), (data, "prepare"),
     ):  # fmt: skip

@@ -75,7 +75,7 @@ def test_multiple_choice_rows():
             expected = f"{START}{record['prompt']}{DELIMITER}{choice}{EXTRACT}"
             assert tokens(objective, ids[n, c, : last[n, c] + 1]) == expected
     assert (batch.inputs["lm_labels"][1, 2] == IGNORED).all()  # a choice that is not there teaches no words
-    real = batch.inputs["attention_mask"].sum(-1)[batch.inputs["there"]]
+    real = batch.inputs["attention_mask"].sum(-1)[batch.inputs["choice_mask"]]
     assert batch.counts == {"task": 2, "lm": int((real - 1).sum())}
     assert batch.units == int(real.sum())
 
@@ -141,7 +141,7 @@ def test_choices_against_the_double_heads():
     model = objective.training_module(model_for(objective)).eval()
     batch = objective.collate(encoded(objective, QUESTIONS[:1]))
     terms = objective.losses(model, batch)
-    out = model(**{name: t for name, t in batch.inputs.items() if name != "there"})
+    out = model(**{name: t for name, t in batch.inputs.items() if name != "choice_mask"})
     assert torch.allclose(out.loss, terms["task"] + terms["lm"], atol=1e-5)
     assert torch.allclose(terms["task"], F.cross_entropy(out.logits, torch.tensor([2])), atol=1e-6)
 

@@ -71,7 +71,7 @@ def test_the_collator_of_transformers_agrees_in_kind(tmp_path):
 @settings(max_examples=80, deadline=None)
 def test_special_tokens_are_never_touched_and_labels_are_the_words(ids, seed, whole):
     ids = np.array(ids)
-    inputs, labels = Masking(TOK, rate=0.4, whole_word=whole)(ids, rng(seed))
+    inputs, labels = Masking(TOK, mlm_probability=0.4, whole_word=whole)(ids, rng(seed))
     special = np.isin(ids, TOK.all_special_ids)
     assert (inputs[special] == ids[special]).all() and (labels[special] == IGNORED).all()
     assert (inputs[labels == IGNORED] == ids[labels == IGNORED]).all()
@@ -83,7 +83,10 @@ def test_special_tokens_are_never_touched_and_labels_are_the_words(ids, seed, wh
 
 def test_random_tokens_are_any_that_is_not_special():
     ids = long_text()
-    seen = [Masking(TOK, rate=0.9, mask=0.0, random=1.0)(ids, rng(n))[0] for n in range(5)]
+    seen = [
+        Masking(TOK, mlm_probability=0.9, mask_replace_prob=0.0, random_replace_prob=1.0)(ids, rng(n))[0]
+        for n in range(5)
+    ]
     assert set(np.concatenate(seen)) == {*ORDINARY, TOK.cls_token_id, TOK.sep_token_id}
 
 
@@ -101,7 +104,7 @@ def test_whole_words(ngrams):
     ids = np.array(TOK.convert_tokens_to_ids(pieces))
     word = np.cumsum([not piece.startswith("##") for piece in pieces])
     assert word[-1] < len(ids)  # there are words of several pieces
-    masking = Masking(TOK, rate=0.3, whole_word=True, ngrams=ngrams)
+    masking = Masking(TOK, mlm_probability=0.3, whole_word=True, ngrams=ngrams)
     for seed in range(30):
         chosen = masking.choose(ids, rng(seed))
         assert 0 < len(chosen) <= round(0.3 * len(ids))
@@ -123,17 +126,17 @@ def test_a_word_longer_than_what_is_wanted_is_chosen_if_there_is_no_other():
 
 def test_ngrams_have_lengths_by_one_over_n():
     ids = np.full(30_000, ORDINARY[0])
-    chosen = Masking(TOK, rate=0.01, ngrams=3).choose(ids, rng(3))
+    chosen = Masking(TOK, mlm_probability=0.01, ngrams=3).choose(ids, rng(3))
     runs = np.diff(np.flatnonzero(np.diff(chosen, prepend=-9, append=99_999) > 1))
     share = np.bincount(runs, minlength=4)[1:4] / len(runs)
     assert share == pytest.approx(np.array([6, 3, 2]) / 11, abs=0.08)
     for seed in range(5):  # those that overlap are left out: the number is exact
-        assert len(Masking(TOK, rate=0.5, ngrams=3).choose(ids[:300], rng(seed))) == 150
+        assert len(Masking(TOK, mlm_probability=0.5, ngrams=3).choose(ids[:300], rng(seed))) == 150
 
 
 def test_ngrams_do_not_cross_special_tokens():
     ids = np.array([ORDINARY[0], TOK.sep_token_id] * 50)
-    chosen = Masking(TOK, rate=0.5, ngrams=3).choose(ids, rng())
+    chosen = Masking(TOK, mlm_probability=0.5, ngrams=3).choose(ids, rng())
     assert (chosen % 2 == 0).all()
 
 
@@ -209,8 +212,8 @@ def test_what_is_refused():
     with pytest.raises(InputError, match="mask_token"):
         Masking(byte_bpe())
     with pytest.raises(InputError, match=r"mask \+ random is 1\.2"):
-        MaskedLM(TOK, 32, mask=0.6, random=0.6)
+        MaskedLM(TOK, 32, mask_replace_prob=0.6, random_replace_prob=0.6)
     with pytest.raises(InputError, match="rate is -1"):
-        Masking(TOK, rate=-1)
+        Masking(TOK, mlm_probability=-1)
     with pytest.raises(InputError, match="at least 3"):
         MaskedLM(TOK, 2)

@@ -30,7 +30,7 @@ def test_exact_rows():
     for n, record in enumerate(RECORDS):
         for c, choice in enumerate(record["choices"]):
             assert ids[n, c][mask[n, c].bool()].tolist() == tok.encode(record["prompt"], choice)
-    assert batch.inputs["there"].tolist() == [[True] * 3, [True, True, False]]
+    assert batch.inputs["choice_mask"].tolist() == [[True] * 3, [True, True, False]]
     assert batch.inputs["labels"].tolist() == [0, 1]
     assert batch.counts == {"loss": 2}
     assert batch.units == sum(len(tok.encode(r["prompt"], c)) for r in RECORDS for c in r["choices"])
@@ -46,7 +46,7 @@ def test_a_missing_choice_changes_nothing():
     assert torch.allclose(together, torch.stack(alone).mean(), atol=1e-6)
     # and where nothing is missing it is the head's own loss
     batch = objective.collate(examples[:1])
-    inputs = {name: t for name, t in batch.inputs.items() if name != "there"}
+    inputs = {name: t for name, t in batch.inputs.items() if name != "choice_mask"}
     assert torch.allclose(model(**inputs).loss, alone[0], atol=1e-6)
     assert torch.allclose(F.cross_entropy(model(**inputs).logits, torch.tensor([0])), alone[0], atol=1e-6)
 

@@ -27,7 +27,7 @@ def test_all_chosen_are_masked():
         assert (noisy["input_ids"][noisy["labels"] >= 0] == TOK.mask_token_id).all()
         assert (noisy["input_ids"] == TOK.mask_token_id).sum() == round(0.15 * 102)
     assert same(noisy, objective.noise(block, rng(19)))
-    code = ReplacedTokens(TOK, 102, mask=0.85)  # the published code's
+    code = ReplacedTokens(TOK, 102, mask_replace_prob=0.85)  # the published code's
     noisy = [code.noise(block, rng(seed)) for seed in range(200)]
     masked = sum((one["input_ids"] == TOK.mask_token_id).sum() for one in noisy)
     assert masked / (200 * round(0.15 * 102)) == pytest.approx(0.85, abs=0.02)

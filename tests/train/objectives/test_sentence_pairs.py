@@ -86,7 +86,7 @@ def test_softmax_reads_u_v_and_their_difference():
 
 
 def test_cosine_regression():
-    objective = SentenceSimilarity(wordpiece(), 16, highest=5)
+    objective = SentenceSimilarity(wordpiece(), 16, max_score=5)
     model, module, batch = ready(objective, STS)
     cosine = F.cosine_similarity(vectors_of(model, A), vectors_of(model, B))
     scores = torch.tensor([1.0, 0.5, 0.0])
@@ -186,7 +186,7 @@ def test_triplets():
     ("kind", "records", "options"),
     [
         (SentenceSoftmax, NLI, {}),
-        (SentenceSimilarity, STS, {"highest": 5}),
+        (SentenceSimilarity, STS, {"max_score": 5}),
         (SentenceContrastive, MATCHES, {"normalize": True}),
         (SentenceTriplet, TRIPLETS, {"pooling": "cls"}),
     ],
@@ -233,5 +233,5 @@ def test_what_does_not_fit():
         objective.training_module(small("transformer", "seq2seq-lm", wordpiece()))
     with pytest.raises(ConfigError, match="pooling"):
         SentenceContrastive(wordpiece(), 16, pooling="meen")
-    with pytest.raises(InputError, match="highest"):
-        SentenceSimilarity(wordpiece(), 16, highest=0)
+    with pytest.raises(InputError, match="max_score"):
+        SentenceSimilarity(wordpiece(), 16, max_score=0)

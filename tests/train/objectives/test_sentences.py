@@ -86,7 +86,7 @@ def test_both_ends_are_cut():
 
 
 def test_next_or_random():
-    objective = next_sentence(short=0.0)
+    objective = next_sentence(short_seq_prob=0.0)
     several = [example for example in objective.training_data if len(example["sentences"]) > 1]
     answers = []
     for seed in range(400):
@@ -106,7 +106,7 @@ def test_next_or_random():
 
 
 def test_a_followed_by_b_is_the_text():
-    objective = next_sentence(short=0.0, length=400)
+    objective = next_sentence(short_seq_prob=0.0, length=400)
     example = objective.training_data[0]
     for seed in range(20):
         made = objective.noise(example, rng(seed))
@@ -125,7 +125,7 @@ def test_some_sequences_are_short():
     texts = [" ".join([text] * 40) for text in LETTERS]
     lengths = {}
     for short in (0.0, 0.1, 1.0):
-        objective = next_sentence(texts=texts, short=short)
+        objective = next_sentence(texts=texts, short_seq_prob=short)
         full = [example for example in objective.training_data if example["sentences"].sum() >= objective.capacity]
         objective.training_data = full
         lengths[short] = [len(objective.noise(full[n % len(full)], rng(n))["input_ids"]) for n in range(300)]
@@ -135,7 +135,7 @@ def test_some_sequences_are_short():
 
 
 def test_masking_of_pairs():
-    objective = next_sentence(length=64, predictions=5)
+    objective = next_sentence(length=64, max_predictions=5)
     for n in range(40):
         made = objective.noise(objective.training_data[n % 8], rng(n))
         chosen = (made["labels"] >= 0).sum()
@@ -144,7 +144,7 @@ def test_masking_of_pairs():
 
 
 def test_order():
-    objective = SentenceOrder(TOK, 400, short=0.0)
+    objective = SentenceOrder(TOK, 400, short_seq_prob=0.0)
     example = documents(objective, TEXTS)[0]
     swapped = []
     for seed in range(200):
@@ -191,15 +191,15 @@ def test_they_learn(kind, family):
     made = objective.noise(examples[0], rng(3))
     assert same(made, objective.noise(examples[0], rng(3))) and not same(made, objective.noise(examples[0], rng(4)))
     batch = batch_of(objective, examples)
-    assert batch.counts == {"words": int((batch.inputs["labels"] >= 0).sum()), objective.question: len(examples)}
+    assert batch.counts == {"mlm": int((batch.inputs["labels"] >= 0).sum()), objective.question: len(examples)}
     model = model_of(family, TOK, "pretraining")
     losses = objective.losses(model, batch)
     whole = float(model(**batch.inputs).loss.detach())
     assert sum(float(loss.detach()) for loss in losses.values()) == pytest.approx(whole, rel=1e-5)
     report = steps_lower_the_loss(objective, model, batch)
-    names = ["loss", "words", objective.question, "masked_accuracy", f"{objective.question}_accuracy"]
+    names = ["loss", "mlm", objective.question, "masked_accuracy", f"{objective.question}_accuracy"]
     assert list(report) == names
-    assert report["loss"] == pytest.approx(report["words"] + report[objective.question])
+    assert report["loss"] == pytest.approx(report["mlm"] + report[objective.question])
 
 
 def test_the_two_terms_are_what_they_say():
@@ -216,7 +216,7 @@ def test_the_two_terms_are_what_they_say():
         {k.replace("head.words.", "head."): v for k, v in model.state_dict().items() if "next_sentence" not in k}
     )
     inputs = {k: v for k, v in batch.inputs.items() if k != "next_sentence_label"}
-    assert float(words(**inputs).loss.detach()) == pytest.approx(float(whole["words"].detach()), rel=1e-4)
+    assert float(words(**inputs).loss.detach()) == pytest.approx(float(whole["mlm"].detach()), rel=1e-4)
 
 
 def test_examples_are_runs_of_sentences():

@@ -88,7 +88,7 @@ def test_smoothing_is_the_formula_and_stays_out_of_evaluation():
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])
 def test_smoothing_must_be_a_share(smoothing):
     with pytest.raises(InputError, match="smoothing"):
-        Seq2Seq(translator(), 40, smoothing=smoothing)
+        Seq2Seq(translator(), 40, label_smoothing=smoothing)
 
 
 def test_long_pairs_are_dropped_or_cut():
@@ -241,7 +241,7 @@ def test_bleu_of_what_is_written(monkeypatch):
     tok = translator()
     with pytest.raises(InputError, match=r"bleu is 'zhh'\. Did you mean zh\?"):
         Seq2Seq(tok, 30, bleu="zhh")
-    objective = Seq2Seq(tok, 30, target_length=6, beams=2, bleu="zh")
+    objective = Seq2Seq(tok, 30, target_length=6, num_beams=2, bleu="zh")
     model = small("transformer", objective.task, tok, **objective.configure({}))
     pipe = TextPipeline(model, tok)
     long_first = [RECORDS[1], RECORDS[0]]

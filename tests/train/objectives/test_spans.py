@@ -47,7 +47,7 @@ def put_back(inputs, targets, end):
 )
 @settings(max_examples=100, deadline=None)
 def test_it_can_be_put_back(ids, seed, density, span, final):
-    objective = SpanCorruption(TOK, 40, density=density, span=span, final_sentinel=final)
+    objective = SpanCorruption(TOK, 40, noise_density=density, mean_span_length=span, final_sentinel=final)
     made = objective.noise({"input_ids": np.array(ids)}, rng(seed))
     inputs, targets = made["input_ids"].tolist(), made["labels"].tolist()
     text, spans = put_back(inputs, targets, TOK.eos_token_id)
@@ -80,7 +80,7 @@ def test_published_lengths():
 @given(st.integers(3, 250), st.sampled_from([0.05, 0.15, 0.5]), st.sampled_from([2.0, 3.0, 10.0]))
 @settings(max_examples=60, deadline=None)
 def test_inputs_are_exactly_as_long_as_asked(length, density, span):
-    objective = SpanCorruption(TOK, length, density=density, span=span)
+    objective = SpanCorruption(TOK, length, noise_density=density, mean_span_length=span)
     block = rng(length).choice(ORDINARY, objective.block_length)
     made = objective.noise({"input_ids": block}, rng())
     assert len(made["input_ids"]) == length
@@ -140,5 +140,5 @@ def test_what_is_refused():
     with pytest.raises(InputError, match="the tokenizer has 20"):
         SpanCorruption(unigram(), 512)
     with pytest.raises(InputError, match="density"):
-        SpanCorruption(TOK, 32, density=1.0)
+        SpanCorruption(TOK, 32, noise_density=1.0)
     assert documents(SpanCorruption(TOK, 32), ["", " "]) == []

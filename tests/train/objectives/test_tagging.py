@@ -130,7 +130,7 @@ def test_figures_of_a_hand_worked_example(all_pieces):
 def test_parts_of_speech_have_accuracy_only():
     objective = made(records=[{"tokens": ["a", "dog"], "tags": ["DET", "NOUN"]}])
     assert objective.labels.names == ["DET", "NOUN"]
-    sums = {"loss": 1.0, "loss.count": 2, "words": 2, "right": 1, "names": 0, "found": 0, "true": 0}
+    sums = {"loss": 1.0, "loss.count": 2, "words": 2, "correct": 1, "gold": 0, "predicted": 0, "true_positives": 0}
     assert objective.report(sums) == {"loss": 0.5, "accuracy": 0.5}
 
 

@@ -17,7 +17,7 @@ from clearhead.train.data.formats import ENDINGS, READERS
 def find_files(path_or_list: Any, folder: Path) -> list[Path]:
     """The files that a path, a folder, a pattern or a list of those stands for, in order."""
     if isinstance(path_or_list, list | tuple):
-        paths = [path for one in path_or_list for path in find_files(one, folder)]
+        paths = [path for item in path_or_list for path in find_files(item, folder)]
         if not paths:
             raise InputError("The list of files is empty. Name at least one.")
         return paths

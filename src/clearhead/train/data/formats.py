@@ -75,12 +75,12 @@ def pieces(blocks: Iterator[str], documents: str, line: int = 1) -> Lines:
         begins = line + text.count("\n") - bare.count("\n")
         if between is not None and not unfinished:
             bare = bare.rstrip()
-        found: dict[str, Any] = {"text": bare}
+        record: dict[str, Any] = {"text": bare}
         if continued:
-            found["continued"] = True
+            record["continued"] = True
         if unfinished:
-            found["unfinished"] = True
-        return begins, found
+            record["unfinished"] = True
+        return begins, record
 
     for block in blocks:
         waiting += block
@@ -107,8 +107,8 @@ def _cut(text: str, keep: int) -> int:
     """
     stop = len(text[: len(text) - keep].rstrip())
     for space in ("\n", " "):
-        at = text.rfind(space, PIECE // 2, min(stop, PIECE))
-        if at > 0 and (cut := len(text[:at].rstrip())):
+        space_at = text.rfind(space, PIECE // 2, min(stop, PIECE))
+        if space_at > 0 and (cut := len(text[:space_at].rstrip())):
             return cut
     if later := _SPACE.search(text, PIECE // 2, stop):
         return later.start()
@@ -131,21 +131,21 @@ def json_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
     if first.startswith("{") and rest.strip() and _is_json(first):
         yield from jsonl_rows(path, options, lambda _: None)
         return
-    found = _parsed(text, path, None)
-    if options.key is None and isinstance(found, dict) and isinstance(found.get("data"), list):
-        found = found["data"]
-    elif isinstance(found, dict):
-        lists = [name for name, value in found.items() if isinstance(value, list)]
+    content = _parsed(text, path, None)
+    if options.key is None and isinstance(content, dict) and isinstance(content.get("data"), list):
+        content = content["data"]
+    elif isinstance(content, dict):
+        lists = [name for name, value in content.items() if isinstance(value, list)]
         if options.key not in lists:
             hint = did_you_mean(options.key, lists) if options.key else ""
             raise InputError(
                 f"{path} holds an object, not a list of rows.{hint} "
                 f"Its lists are: {', '.join(lists) or 'none'}. Choose one in the recipe: key: …"
             )
-        found = found[options.key]
-    if not isinstance(found, list):
-        raise InputError(f"{path} holds a JSON {type(found).__name__}; a list of rows is expected.")
-    for number, row in enumerate(found, 1):
+        content = content[options.key]
+    if not isinstance(content, list):
+        raise InputError(f"{path} holds a JSON {type(content).__name__}; a list of rows is expected.")
+    for number, row in enumerate(content, 1):
         if isinstance(row, dict) and isinstance(row.get("paragraphs"), list):
             yield from ((number, question) for question in _questions(row, f"{path}: article {number}"))
         else:
@@ -183,8 +183,10 @@ def _parsed(text: str, path: Path, line: int | None) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{path}:{line or error.lineno}"
-        wanted = 'Every line must be one object, such as {"text": "…"}.' if line else "The file must be one JSON value."
-        raise InputError(f"{where} is not JSON: {error.msg} at character {error.colno}. {wanted}") from error
+        expected = (
+            'Every line must be one object, such as {"text": "…"}.' if line else "The file must be one JSON value."
+        )
+        raise InputError(f"{where} is not JSON: {error.msg} at character {error.colno}. {expected}") from error
     except RecursionError as error:
         raise InputError(f"{path}:{line or 1} is nested too deeply to be read as JSON.") from error
 
@@ -235,11 +237,11 @@ def _table_rows(path: Path, options: FileOptions, advance: Advance, separator: s
 
 
 def _plain_rows(
-    path: Path, encoding: str, advance: Advance, separator: str, most: int
+    path: Path, encoding: str, advance: Advance, separator: str, max_splits: int
 ) -> Iterator[tuple[int, list[str]]]:
     for number, line in lines(path, encoding, advance):
         if line and not line.isspace():
-            yield number, line.split(separator, most)
+            yield number, line.split(separator, max_splits)
 
 
 def _quoted_rows(path: Path, encoding: str, advance: Advance, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -269,9 +271,9 @@ def conll_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
     for ours, theirs in columns.items():
         if not isinstance(theirs, int):
             raise InputError(f"CoNLL columns have no names: columns.{ours} must be a position such as 0 or -1.")
-    places = {ours: int(theirs) for ours, theirs in columns.items()}
-    least = max(place + 1 if place >= 0 else -place for place in places.values())
-    least = max(least, len(set(places.values())))
+    positions = {ours: int(theirs) for ours, theirs in columns.items()}
+    min_columns = max(n + 1 if n >= 0 else -n for n in positions.values())
+    min_columns = max(min_columns, len(set(positions.values())))
     try:
         strip = re.compile(options.strip) if options.strip else None
     except re.error as error:
@@ -288,16 +290,16 @@ def conll_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
         comment = line.startswith("# ") and "\t" not in line and len(parts) != width
         if comment or line.startswith("-DOCSTART-"):
             continue
-        if len(parts) < least or len(parts) != (width or len(parts)):
+        if len(parts) < min_columns or len(parts) != (width or len(parts)):
             raise InputError(
-                f"{path}:{number} has {len(parts)} columns; {width or f'at least {least}'} are expected: a token and "
-                "its tag, with a tab between them, and an empty line between sentences."
+                f"{path}:{number} has {len(parts)} columns; {width or f'at least {min_columns}'} are expected: a token "
+                "and its tag, with a tab between them, and an empty line between sentences."
             )
         width = len(parts)
         if not sentence:
-            sentence, begins = {ours: [] for ours in places}, number
-        for ours, place in places.items():
-            sentence[ours].append(parts[place])
+            sentence, begins = {ours: [] for ours in positions}, number
+        for ours, position in positions.items():
+            sentence[ours].append(parts[position])
         if strip and "tokens" in sentence:
             sentence["tokens"][-1] = strip.sub("", sentence["tokens"][-1])
     if sentence:

@@ -59,11 +59,11 @@ class Loader:
     def at(self, step: int) -> list[Batch]:
         """The micro-batches of a step. Asked for in order they are ready; any other step makes a new start."""
         if not self.prefetch:
-            return self._placed(self._made(step))
+            return self._to_device(self._make(step))
         if self._prefetcher is None or self._prefetcher.next != step:
             self.close()
             self._prefetcher = _ProcessPrefetcher(self, step) if self.workers else _ThreadPrefetcher(self, step)
-        return self._placed(self._prefetcher.take())
+        return self._to_device(self._prefetcher.take())
 
     def close(self) -> None:
         """Stop working ahead. The loader can still be asked afterwards."""
@@ -77,7 +77,7 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _placed(self, batches: list[Batch]) -> list[Batch]:
+    def _to_device(self, batches: list[Batch]) -> list[Batch]:
         return batches if self.device.type == "cpu" else [batch.to(self.device) for batch in batches]
 
     def _rows(self, step: int) -> tuple[int, np.ndarray, list[np.ndarray]]:
@@ -86,7 +86,7 @@ class Loader:
         parts = min(self.gradient_accumulation_steps, -(-len(numbers) // self.world_size))  # the same for every device
         return epoch, numbers, micro_batches(rank_shard(numbers, self.rank, self.world_size), parts)
 
-    def _made(self, step: int) -> list[Batch]:
+    def _make(self, step: int) -> list[Batch]:
         epoch, numbers, parts = self._rows(step)
         return self._pinned([_batch(self.data, self.preprocessor, rows, numbers, self.seed, epoch) for rows in parts])
 
@@ -109,31 +109,31 @@ class _ThreadPrefetcher:
         if self._loader.device.type == "cuda" and self._loader.device.index is not None:
             torch.cuda.set_device(self._loader.device)  # each thread has its own; memory is pinned for this one
         while not self._stopped.is_set():
-            made: list[Batch] | BaseException
+            result: list[Batch] | BaseException
             try:
-                made = self._loader._made(step)
+                result = self._loader._make(step)
             except BaseException as error:  # whatever it is, the one who asks for the step must hear of it
-                made = error
+                result = error
             while not self._stopped.is_set():
                 try:
-                    self._ready.put(made, timeout=0.1)
+                    self._ready.put(result, timeout=0.1)
                     break
                 except queue.Full:
                     continue
-            if isinstance(made, BaseException):
+            if isinstance(result, BaseException):
                 return
             step += 1
 
     def take(self) -> list[Batch]:
-        made, step = self._ready.get(), self.next
-        if isinstance(made, BaseException):
+        result, step = self._ready.get(), self.next
+        if isinstance(result, BaseException):
             self.next = -1  # the thread has ended: who asks again makes a new start
-            if isinstance(made, ClearheadError):
-                raise type(made)(f"At step {step}: {made}") from made
-            made.add_note(f"This happened while the batch of step {step} was made.")
-            raise made
+            if isinstance(result, ClearheadError):
+                raise type(result)(f"At step {step}: {result}") from result
+            result.add_note(f"This happened while the batch of step {step} was made.")
+            raise result
         self.next = step + 1
-        return made
+        return result
 
     def stop(self) -> None:
         self._stopped.set()
@@ -185,10 +185,10 @@ def _work(epoch: int, numbers: np.ndarray, parts: list[np.ndarray]) -> list[Batc
     """The batches of a step, with arrays in place of tensors: those travel as plain bytes."""
     assert _worker_state is not None
     data, preprocessor, seed = _worker_state
-    made = [_batch(data, preprocessor, rows, numbers, seed, epoch) for rows in parts]
-    for batch in made:
+    batches = [_batch(data, preprocessor, rows, numbers, seed, epoch) for rows in parts]
+    for batch in batches:
         batch.inputs = {name: tensor.numpy() for name, tensor in batch.inputs.items()}  # type: ignore[misc]
-    return made
+    return batches
 
 
 def evaluation_batches(
@@ -228,9 +228,9 @@ def _batch(data: Examples, preprocessor: Preprocessor, rows: np.ndarray, step_ro
     numbers = (rows if len(rows) else step_rows[:1]).tolist()
     examples = [data[n] for n in numbers]
     if preprocessor.has_noise:
-        seed, epoch, *more = key
+        seed, epoch, *extra_key = key
         examples = [
-            preprocessor.noise(example, _generator(seed, epoch, n, *more))
+            preprocessor.noise(example, _generator(seed, epoch, n, *extra_key))
             for n, example in zip(numbers, examples, strict=True)
         ]
     batch = preprocessor.collate(examples)

@@ -55,16 +55,16 @@ class Order:
                     f"Example {longest} has {self.lengths[longest]} tokens, and a batch may hold {batch_tokens}. "
                     "Raise batch.tokens, or lower batch.length."
                 )
-        self._even = not self.bucket and batch_tokens is None  # batches of one size, cut from the permutation
-        self._window = window or WINDOW * self._usual_rows()
+        self._fixed_size = not self.bucket and batch_tokens is None  # batches of one size, cut from the permutation
+        self._window = window or WINDOW * self._typical_rows()
         self._lock = threading.RLock()  # a thread may make batches while another asks how many there are
         self._steps: list[int] = []  # of the epochs looked at so far
         self._epoch = -1  # the one that is kept:
         self._numbers = np.zeros(0, np.uint32)  # its examples, batch after batch
-        self._begins = np.zeros(1, np.int64)  # where its batches begin, and the end of the last
+        self._batch_starts = np.zeros(1, np.int64)  # where its batches begin, and the end of the last
         self._batch_order: np.ndarray | None = None  # which batch comes when; None: as they lie
 
-    def _usual_rows(self) -> int:
+    def _typical_rows(self) -> int:
         if self.lengths is None or not self.batch_tokens:
             return self.batch_size or 1
         rows = int(self.batch_tokens / max(float(self.lengths.mean()), 1.0)) or 1
@@ -72,7 +72,7 @@ class Order:
 
     def steps_per_epoch(self, epoch: int = 0) -> int:
         """How many batches an epoch has. By length, epochs differ a little, and each has to be laid out to know."""
-        if self._even:
+        if self._fixed_size:
             assert self.batch_size is not None
             return -(-self.count // self.batch_size)
         if not self.shuffle:
@@ -80,7 +80,7 @@ class Order:
         with self._lock:
             while len(self._steps) <= epoch:
                 self._build_epoch(len(self._steps))
-                self._steps.append(len(self._begins) - 1)
+                self._steps.append(len(self._batch_starts) - 1)
         return self._steps[epoch]
 
     def steps_in(self, epochs: float) -> int:
@@ -93,7 +93,7 @@ class Order:
     def at(self, step: int) -> tuple[int, np.ndarray]:
         """The epoch of a step, counted from 0, and the numbers of its examples."""
         epoch = 0
-        if self._even:
+        if self._fixed_size:
             epoch, step = divmod(step, self.steps_per_epoch())
         else:
             while step >= (steps := self.steps_per_epoch(epoch)):
@@ -101,12 +101,12 @@ class Order:
         with self._lock:
             if self._epoch != (epoch if self.shuffle else 0):
                 self._build_epoch(epoch if self.shuffle else 0)
-            if self._even:
+            if self._fixed_size:
                 assert self.batch_size is not None
                 start, stop = step * self.batch_size, min((step + 1) * self.batch_size, self.count)
             else:
                 batch = step if self._batch_order is None else int(self._batch_order[step])
-                start, stop = self._begins[batch], self._begins[batch + 1]
+                start, stop = self._batch_starts[batch], self._batch_starts[batch + 1]
             return epoch, self._numbers[start:stop].astype(np.int64)
 
     def _build_epoch(self, epoch: int) -> None:
@@ -119,7 +119,7 @@ class Order:
         if self.shuffle:
             draw.shuffle(numbers)
         begins, batch_order = [0], None
-        if not self._even:
+        if not self._fixed_size:
             assert self.lengths is not None
             for start in range(0, self.count, self._window):
                 inside = numbers[start : start + self._window]
@@ -131,7 +131,7 @@ class Order:
             if self.shuffle and self.bucket:
                 batch_order = draw.permutation(len(begins) - 1)
         self._epoch = -1  # while it changes, it is none
-        self._numbers, self._begins, self._batch_order = numbers, np.array(begins), batch_order
+        self._numbers, self._batch_starts, self._batch_order = numbers, np.array(begins), batch_order
         self._epoch = epoch
 
     def _cuts(self, lengths: np.ndarray) -> list[int]:

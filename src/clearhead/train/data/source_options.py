@@ -53,7 +53,7 @@ def read_options(spec: Any, defaults: Mapping[str, Any]) -> tuple[SourceOptions,
             raise InputError(
                 f"Data has no option {key!r}.{did_you_mean(str(key), known)} There is: {', '.join(known)}."
             )
-    own = [key for key, value in table.items() if value is not None]
+    own_keys = [key for key, value in table.items() if value is not None]
     table = {key: value for key, value in (dict(defaults) | table).items() if value is not None}
     columns = table.get("columns", {})
     if isinstance(columns, list):
@@ -64,12 +64,12 @@ def read_options(spec: Any, defaults: Mapping[str, Any]) -> tuple[SourceOptions,
         )
     options = build(SourceOptions, table)
     _check(options)
-    return options, own
+    return options, own_keys
 
 
-def check_use(own: Sequence[str], format: str) -> None:
+def check_use(own_keys: Sequence[str], format: str) -> None:
     """What a source says of itself must mean something for its format; what holds for all of a recipe's may not."""
-    for key in own:
+    for key in own_keys:
         formats = [name for name, keys in MEANT_FOR.items() if key in keys]
         if formats and format not in formats:
             raise InputError(f"{key} is for data in the format {' or '.join(formats)}; this is {format}. Leave it out.")

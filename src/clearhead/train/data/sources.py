@@ -76,8 +76,8 @@ class Source:
     def fingerprint(self) -> str:
         """A number for the contents and for how they are read. Names and places of files do not enter."""
         digest = hashlib.sha256()
-        places = ("path", "source", "target")
-        digest.update(json.dumps({k: v for k, v in asdict(self.options).items() if k not in places}).encode())
+        locations = ("path", "source", "target")
+        digest.update(json.dumps({k: v for k, v in asdict(self.options).items() if k not in locations}).encode())
         self.contents(digest)
         return digest.hexdigest()
 
@@ -94,7 +94,7 @@ class Source:
                 if count == options.limit:
                     return
                 number += 1
-                is_included = self._belongs(number)
+                is_included = self._is_in_part(number)
             if not is_included:
                 continue
             record = self._named(row, where)
@@ -117,11 +117,11 @@ class Source:
             )
         return f": all of its {rows} records are empty"
 
-    def _belongs(self, number: int) -> bool:
+    def _is_in_part(self, number: int) -> bool:
         """Whether the record with this number is in the part that is asked for."""
         if self.options.part is None:
             return True
-        return (_scattered(number) < self.options.validation_fraction) == (self.options.part == "valid")
+        return (_hash_fraction(number) < self.options.validation_fraction) == (self.options.part == "valid")
 
     def _named(self, row: Row, where: str) -> dict[str, Any]:
         """The row under our names; columns that the recipe does not name keep their own."""
@@ -199,15 +199,15 @@ class FileSource(Source):
 
     @property
     def _is_one_text(self) -> bool:
-        one = self.format == "text" and self.options.documents == "file" and len(self.files) == 1
-        return one and self.options.part is not None
+        single_file = self.format == "text" and self.options.documents == "file" and len(self.files) == 1
+        return single_file and self.options.part is not None
 
-    def _belongs(self, number: int) -> bool:
-        return self._is_one_text or super()._belongs(number)
+    def _is_in_part(self, number: int) -> bool:
+        return self._is_one_text or super()._is_in_part(number)
 
     def _part_of(self, path: Path, advance: Advance) -> Lines:
         cut = self._tail_begins(path)
-        at, line, part = 0, 1, list[str]()
+        position, line, tail = 0, 1, list[str]()
 
         def before() -> Iterator[str]:
             seen = 0
@@ -221,13 +221,13 @@ class FileSource(Source):
             return pieces(before(), "file")
         blocks = characters(path, self.options.encoding, advance)
         for block in blocks:
-            if at + len(block) > cut:
-                line += block.count("\n", 0, cut - at)
-                part = [block[cut - at :]]
+            if position + len(block) > cut:
+                line += block.count("\n", 0, cut - position)
+                tail = [block[cut - position :]]
                 break
-            at += len(block)
+            position += len(block)
             line += block.count("\n")
-        return pieces((text for source in (part, blocks) for text in source), "file", line)
+        return pieces((text for source in (tail, blocks) for text in source), "file", line)
 
     def _tail_begins(self, path: Path) -> int:
         """The character at which the held-out end begins: where a line does, if one does nearby."""
@@ -268,18 +268,19 @@ class ParallelSource(Source):
 
     def rows(self, advance: Advance) -> Iterator[tuple[str, Row]]:
         for source, target in self.pairs:
-            left, right = (lines(path, self.options.encoding, advance) for path in (source, target))
+            sources, targets = (lines(path, self.options.encoding, advance) for path in (source, target))
             end = (0, None)
             count = 0
             while True:
-                (number, text), (_, other) = next(left, end), next(right, end)
+                (number, text), (_, other) = next(sources, end), next(targets, end)
                 if text is None or other is None:
                     break
                 count = number
                 yield f"{source}:{number}", {"source": text, "target": other}
             if text is not None or other is not None:
                 counts = [
-                    count + (one is not None) + sum(1 for _ in rest) for one, rest in ((text, left), (other, right))
+                    count + (line is not None) + sum(1 for _ in rest)
+                    for line, rest in ((text, sources), (other, targets))
                 ]
                 raise InputError(
                     f"{source} has {counts[0]} lines, but {target} has {counts[1]}. Line by line they must belong "
@@ -354,7 +355,7 @@ class PublicSource(Source):
             return "unknown"
 
 
-def _scattered(number: int) -> float:
+def _hash_fraction(number: int) -> float:
     """A fraction from 0 to 1 that depends on the number alone, as good as random (splitmix64, Steele et al. 2014)."""
     word = (1 << 64) - 1
     z = (number + 1) * 0x9E3779B97F4A7C15 & word

@@ -50,11 +50,11 @@ class Table:
             shards: list[dict[str, Any]] = manifest["shards"]
             self._first_rows = np.cumsum([0, *(shard["rows"] for shard in shards)]).tolist()
             # for each column, where its shards begin, and the numbers in them
-            self._begins: dict[str, list[int]] = {}
+            self._shard_starts: dict[str, list[int]] = {}
             self._values: dict[str, list[np.ndarray]] = {}
             for name in self.columns:
                 parts = [shard["columns"][name] for shard in shards]
-                self._begins[name] = np.cumsum([0, *(part["count"] for part in parts)]).tolist()
+                self._shard_starts[name] = np.cumsum([0, *(part["count"] for part in parts)]).tolist()
                 self._values[name] = [
                     self._mapped(f"{name}.{n:05}.bin", np.dtype(part["type"]), part["count"])
                     for n, part in enumerate(parts)
@@ -62,7 +62,7 @@ class Table:
             ragged = [name for name, kind in self.columns.items() if kind == "rows"]
             self._lengths = {name: self._mapped(f"{name}.lengths.bin", OFFSET, self._rows) for name in ragged}
             self._ends = {name: self._mapped(f"{name}.ends.bin", OFFSET, self._rows) for name in ragged}
-            self._sums: dict[str, int] = manifest["sums"]
+            self._checksums: dict[str, int] = manifest["sums"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, ClearheadError):
                 raise
@@ -75,17 +75,17 @@ class Table:
 
     def check(self) -> Table:
         """Itself, if every file is what was written."""
-        for name, wanted in self._sums.items():
-            if crc32(self.folder / name) != wanted:
+        for name, checksum in self._checksums.items():
+            if crc32(self.folder / name) != checksum:
                 raise CheckpointError(f"{self.folder / name} is not what was written: it is damaged.")
         return self
 
     def _mapped(self, name: str, kind: np.dtype[Any], count: int) -> np.ndarray:
         path = self.folder / name
-        size, wanted = path.stat().st_size, count * kind.itemsize
-        if size != wanted:
+        size, expected = path.stat().st_size, count * kind.itemsize
+        if size != expected:
             raise CheckpointError(
-                f"{path} has {size} bytes, not {wanted}: it is damaged. Delete the folder {self.folder}."
+                f"{path} has {size} bytes, not {expected}: it is damaged. Delete the folder {self.folder}."
             )
         if not count:
             return np.zeros(0, kind)
@@ -114,12 +114,12 @@ class Table:
 
     def view(self, column: str, start: int, stop: int) -> np.ndarray:
         """Numbers of a column, counted over all rows; a copy only where shards meet. Not to be written to."""
-        begins, values = self._begins[column], self._values[column]
-        n = min(bisect_right(begins, start), len(values)) - 1  # the last shard that begins at `start` or before
-        numbers = values[n][start - begins[n] : stop - begins[n]]
-        while stop > begins[n + 1]:
+        starts, values = self._shard_starts[column], self._values[column]
+        n = min(bisect_right(starts, start), len(values)) - 1  # the last shard that begins at `start` or before
+        numbers = values[n][start - starts[n] : stop - starts[n]]
+        while stop > starts[n + 1]:
             n += 1
-            numbers = np.concatenate([numbers, values[n][: stop - begins[n]]])
+            numbers = np.concatenate([numbers, values[n][: stop - starts[n]]])
         return numbers
 
     def lengths(self, column: str) -> np.ndarray:
@@ -226,16 +226,18 @@ class _Column:
             raise ValueError(f"{name!r} cannot be the name of a column: it becomes the name of a file.")
         self.folder, self.name, self.ragged = folder, name, ragged
         self.in_shard = 0  # numbers
-        self._waiting: list[np.ndarray] = []
+        self._buffered: list[np.ndarray] = []
         self._count = 0  # of the numbers that wait
         self._end = 0  # over all shards
         self._lengths: list[int] = []
         self._pending = 0  # the length of the last row, which may still grow
-        self._begun = False
+        self._has_row = False
         self._shard = 0
         self._type: np.dtype[Any] | None = None
         self._values: IO[bytes] | None = None
-        self._places = [(folder / f"{name}.{what}.bin").open("wb") for what in ("lengths", "ends")] if ragged else []
+        self._index_files = (
+            [(folder / f"{name}.{what}.bin").open("wb") for what in ("lengths", "ends")] if ragged else []
+        )
 
     def add(self, value: Any, joined: bool) -> None:
         values = np.atleast_1d(np.asarray(value))
@@ -243,20 +245,20 @@ class _Column:
             raise ValueError(f"The column {self.name!r} holds {'rows' if self.ragged else 'single numbers'} only.")
         if joined and not self.ragged:
             return  # a row that goes on keeps its number
-        self._waiting.append(values)
+        self._buffered.append(values)
         self._count += len(values)
         self.in_shard += len(values)
         if self.ragged:
-            if self._begun and not joined:
+            if self._has_row and not joined:
                 self._lengths.append(self._pending)
             self._pending = len(values) + (self._pending if joined else 0)
-            self._begun = True
+            self._has_row = True
         if self._count >= BUFFER or len(self._lengths) >= BUFFER:
             self._write()
 
     def _write(self) -> None:
         """What waits goes to the files; the shard's type grows if it must."""
-        filled = [part for part in self._waiting if len(part)]
+        filled = [part for part in self._buffered if len(part)]
         if filled:
             values = np.concatenate(filled)
             self._widen(_type_for(values, self._type))
@@ -266,9 +268,9 @@ class _Column:
             lengths = np.array(self._lengths, OFFSET)
             ends = self._end + np.cumsum(lengths)
             self._end = int(ends[-1])
-            for file, numbers in zip(self._places, (lengths, ends), strict=True):
+            for file, numbers in zip(self._index_files, (lengths, ends), strict=True):
                 file.write(numbers.tobytes())
-        self._waiting, self._count, self._lengths = [], 0, []
+        self._buffered, self._count, self._lengths = [], 0, []
 
     def _widen(self, kind: np.dtype[Any]) -> None:
         """Open the shard's file, or write it anew in a wider type, a piece at a time."""
@@ -297,13 +299,13 @@ class _Column:
         return shard
 
     def finish(self) -> None:
-        if self._begun:
+        if self._has_row:
             self._lengths.append(self._pending)
         self._write()
         self.close()
 
     def close(self) -> None:
-        for file in (*self._places, *([self._values] if self._values else [])):
+        for file in (*self._index_files, *([self._values] if self._values else [])):
             with suppress(OSError):  # a full disk was reported already
                 file.close()
 
@@ -311,16 +313,16 @@ class _Column:
         return self.folder / f"{self.name}.{self._shard:05}.bin"
 
 
-def _type_for(values: np.ndarray, before: np.dtype[Any] | None) -> np.dtype[Any]:
+def _type_for(values: np.ndarray, current: np.dtype[Any] | None) -> np.dtype[Any]:
     """The smallest type for these numbers and for all that the type before could hold."""
-    if values.dtype.kind == "f" or before == FLOAT:
+    if values.dtype.kind == "f" or current == FLOAT:
         return FLOAT
     if values.dtype.kind not in "iub":
         raise ValueError(f"A table holds numbers, not {values.dtype}.")
     low, high = int(values.min()), int(values.max())
     for kind in INTEGERS:
         bounds = np.iinfo(kind)
-        if bounds.min <= low and high <= bounds.max and (before is None or np.can_cast(before, kind)):
+        if bounds.min <= low and high <= bounds.max and (current is None or np.can_cast(current, kind)):
             return kind
     raise ValueError(f"A number between {low} and {high} does not fit into 64 bits.")
 

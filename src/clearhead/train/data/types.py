@@ -71,10 +71,10 @@ def check_columns(columns: Sequence[str], record: Record) -> None:
     """The record has these columns; otherwise an error with the place."""
     for column in columns:
         if column not in record:
-            there = [name for name in record if name != "where"]
+            names = [name for name in record if name != "where"]
             raise InputError(
-                f"{record.get('where', 'A record')} has no column {column!r}.{did_you_mean(column, there)} "
-                f"It has: {', '.join(there) or 'nothing'}. Name yours in the recipe: data.columns.{column}=… (in a "
+                f"{record.get('where', 'A record')} has no column {column!r}.{did_you_mean(column, names)} "
+                f"It has: {', '.join(names) or 'nothing'}. Name yours in the recipe: data.columns.{column}=… (in a "
                 "table without a header its position, from 0)"
             )
 

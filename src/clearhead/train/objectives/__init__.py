@@ -50,8 +50,8 @@ def objective_class(name: str) -> type[Objective]:
         raise ConfigError(
             f"There is no objective {name!r}.{did_you_mean(name, OBJECTIVES)} There are: {', '.join(OBJECTIVES)}."
         )
-    module, _, own = OBJECTIVES[name].partition(":")
-    kind: type[Objective] = getattr(importlib.import_module(f"clearhead.train.objectives.{module}"), own)
+    module, _, class_name = OBJECTIVES[name].partition(":")
+    kind: type[Objective] = getattr(importlib.import_module(f"clearhead.train.objectives.{module}"), class_name)
     return kind
 
 
@@ -88,13 +88,13 @@ def typed_options(kind: type[Objective], options: Mapping[str, Any]) -> dict[str
 def options_of(kind: type[Objective]) -> dict[str, inspect.Parameter]:
     """What a recipe may set: the keyword arguments of the class, and of its parents where it hands them on."""
     known: dict[str, inspect.Parameter] = {}
-    for step in kind.__mro__:
-        if "__init__" not in step.__dict__ or step is object:
+    for cls in kind.__mro__:
+        if "__init__" not in cls.__dict__ or cls is object:
             continue
-        parameters = inspect.signature(step.__init__).parameters.values()  # type: ignore[misc]
-        types = get_type_hints(step.__init__)  # type: ignore[misc]
-        own = [p.replace(annotation=types[p.name]) for p in parameters if p.kind is p.KEYWORD_ONLY]
-        known |= {p.name: p for p in own if p.name not in known}
+        parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+        types = get_type_hints(cls.__init__)  # type: ignore[misc]
+        keyword_only = [p.replace(annotation=types[p.name]) for p in parameters if p.kind is p.KEYWORD_ONLY]
+        known |= {p.name: p for p in keyword_only if p.name not in known}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return known

@@ -48,13 +48,18 @@ class CausalLM(RunningText):
         rows = [example["input_ids"] for example in examples]
         inputs = {"input_ids": padded(rows, pad_id(self.tokenizer))}
         labels = padded(rows, IGNORED)  # the model shifts them
-        begins = [self._begins(example) for example in examples]  # of documents, but the first of a block
-        if any(map(len, begins)):
-            which = [np.cumsum(np.isin(np.arange(len(row)), at)) for row, at in zip(rows, begins, strict=True)]
-            inputs["documents"] = padded(which, -1)  # 0, 1 … within a block; padding is a document of its own
-            inputs["position_ids"] = padded([_restarting(len(r), at) for r, at in zip(rows, begins, strict=True)], 0)
-            for n, at in enumerate(begins):
-                labels[n, torch.from_numpy(at)] = IGNORED
+        starts = [self._document_starts(example) for example in examples]  # of documents, but the first of a block
+        if any(map(len, starts)):
+            documents = [
+                np.cumsum(np.isin(np.arange(len(row)), row_starts))
+                for row, row_starts in zip(rows, starts, strict=True)
+            ]
+            inputs["documents"] = padded(documents, -1)  # 0, 1 … within a block; padding is a document of its own
+            inputs["position_ids"] = padded(
+                [_restarting(len(r), row_starts) for r, row_starts in zip(rows, starts, strict=True)], 0
+            )
+            for n, row_starts in enumerate(starts):
+                labels[n, torch.from_numpy(row_starts)] = IGNORED
         elif len(set(map(len, rows))) > 1:
             inputs["attention_mask"] = mask_of(rows)
         guessed = labels[:, 1:]
@@ -63,9 +68,9 @@ class CausalLM(RunningText):
             batch.extra["bytes"] = int(self.bytes_of[guessed[guessed != IGNORED]].sum())
         return batch
 
-    def _begins(self, example: Example) -> np.ndarray:
-        at = np.asarray([] if self.cross_documents else example.get("starts", []), dtype=np.int64)
-        return at[at > 0]
+    def _document_starts(self, example: Example) -> np.ndarray:
+        starts = np.asarray([] if self.cross_documents else example.get("starts", []), dtype=np.int64)
+        return starts[starts > 0]
 
     def training_module(self, model: Model) -> nn.Module:
         head = model.language_head
@@ -100,12 +105,12 @@ class CausalLM(RunningText):
         return metrics
 
 
-def _restarting(length: int, begins: np.ndarray) -> np.ndarray:
+def _restarting(length: int, starts: np.ndarray) -> np.ndarray:
     """Positions that start at 0 again wherever a document begins."""
-    at = np.arange(length)
-    start = np.zeros(length, dtype=np.int64)
-    start[begins] = begins
-    return at - np.maximum.accumulate(start)
+    positions = np.arange(length)
+    document_start = np.zeros(length, dtype=np.int64)
+    document_start[starts] = starts
+    return positions - np.maximum.accumulate(document_start)
 
 
 def byte_lengths(tokenizer: Tokenizer) -> Tensor | None:

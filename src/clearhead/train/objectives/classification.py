@@ -148,7 +148,7 @@ def label_sums(predicted: Tensor, labels: Tensor) -> dict[str, float]:
     """The same where a row may have several labels, or none: (rows, labels) of yes and no."""
     kinds = {"tp": predicted & labels, "fp": predicted & ~labels, "fn": ~predicted & labels}
     counts = {f"{kind}.{n}": float(c) for kind, cells in kinds.items() for n, c in enumerate(cells.sum(0).tolist())}
-    return {"rows": float(len(labels)), "right": float((predicted == labels).all(-1).sum())} | counts
+    return {"rows": float(len(labels)), "correct": float((predicted == labels).all(-1).sum())} | counts
 
 
 def accuracy_and_f1(sums: Mapping[str, float], classes: int, every_label: bool = False) -> dict[str, float]:
@@ -160,7 +160,7 @@ def accuracy_and_f1(sums: Mapping[str, float], classes: int, every_label: bool =
         if total or every_label:
             scores.append(doubled / total if total else 0.0)
     macro = sum(scores) / max(len(scores), 1)
-    return {"accuracy": sums["right"] / max(sums["rows"], 1), "macro_f1": macro}
+    return {"accuracy": sums["correct"] / max(sums["rows"], 1), "macro_f1": macro}
 
 
 def pearson_sums(x: Tensor, y: Tensor) -> dict[str, float]:

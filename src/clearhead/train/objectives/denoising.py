@@ -1,4 +1,4 @@
-"""Denoising: the encoder reads a spoilt text, the decoder writes it as it was (BART)."""
+"""Denoising: the encoder reads a corrupted text, the decoder writes it as it was (BART)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def mask_tokens(ids: np.ndarray, rate: float, mask: int, rng: np.random.Generato
 
 def delete_tokens(ids: np.ndarray, rate: float, mask: int, rng: np.random.Generator) -> np.ndarray:
     """Tokens are gone: the model must find out where. One stays in any case."""
-    gone = rng.permutation(len(ids))[: min(round(rate * len(ids)), len(ids) - 1)]
-    return np.delete(ids, gone)
+    deleted = rng.permutation(len(ids))[: min(round(rate * len(ids)), len(ids) - 1)]
+    return np.delete(ids, deleted)
 
 
 def infill(ids: np.ndarray, rate: float, mask: int, rng: np.random.Generator) -> np.ndarray:
@@ -38,12 +38,12 @@ def infill(ids: np.ndarray, rate: float, mask: int, rng: np.random.Generator) ->
     Lengths are Poisson(3), drawn until they make up the share; the last is cut to fit. Between two tokens that stay, a
     span of length 0 puts a mask where nothing was. Every arrangement of spans and tokens is as likely.
     """
-    goal = math.ceil(rate * len(ids))
+    num_masked = math.ceil(rate * len(ids))
     lengths: list[int] = []
-    while sum(lengths) < goal:
-        lengths.append(min(int(rng.poisson(SPAN)), goal - sum(lengths)))
-    stays = len(ids) - goal
-    is_span = np.zeros(stays + len(lengths), dtype=bool)
+    while sum(lengths) < num_masked:
+        lengths.append(min(int(rng.poisson(SPAN)), num_masked - sum(lengths)))
+    num_kept = len(ids) - num_masked
+    is_span = np.zeros(num_kept + len(lengths), dtype=bool)
     is_span[rng.permutation(len(is_span))[: len(lengths)]] = True
     width = np.ones(len(is_span), dtype=np.int64)
     width[is_span] = rng.permutation(lengths)
@@ -74,7 +74,7 @@ PUBLISHED = {"text-infilling": 0.3, "sentence-permutation": 1.0}
 
 
 class Denoising(TextObjective):
-    """A document, or a run of its sentences that fits: <s> spoilt </s> is read, <s> as it was </s> is written.
+    """A document, or a run of its sentences that fits: <s> corrupted </s> is read, <s> as it was </s> is written.
 
     noises   name -> rate. By default what BART was trained with: 30 % of the tokens in spans to fill in, and all
              sentences in a random order. Rates are shares of tokens (token-masking, token-deletion, text-infilling),
@@ -112,15 +112,15 @@ class Denoising(TextObjective):
 
     def noise(self, example: Example, rng: np.random.Generator) -> Example:
         ids = np.asarray(example["input_ids"], dtype=np.int64)
-        spoilt = ids
+        corrupted = ids
         if "sentence-permutation" in self.noises:
-            spoilt = permute(parts_of(example), self.noises["sentence-permutation"], rng)
+            corrupted = permute(parts_of(example), self.noises["sentence-permutation"], rng)
         for name, act in TOKEN_NOISES.items():
             if name in self.noises:
-                spoilt = act(spoilt, self.noises[name], self.mask, rng)
+                corrupted = act(corrupted, self.noises[name], self.mask, rng)
         if rng.random() < self.noises.get("document-rotation", 0.0):
-            spoilt = rotate(spoilt, rng)
-        return {"input_ids": self._around(spoilt), "labels": self._around(ids)}
+            corrupted = rotate(corrupted, rng)
+        return {"input_ids": self._around(corrupted), "labels": self._around(ids)}
 
     def _around(self, ids: np.ndarray) -> np.ndarray:
         return np.concatenate(([self.first], ids, [self.end])).astype(np.int64)

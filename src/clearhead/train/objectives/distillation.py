@@ -110,11 +110,13 @@ class Distillation(WithTeacher, MaskedLM):
         teacher = self.teacher
         if model.is_encoder_decoder or model.language_head is None:
             raise InputError(f"A student needs a head for masked words (task={self.task}), not {model.task}.")
-        for field, what in (("vocab_size", "words"), ("hidden_size", "numbers per hidden state")):
+        for field, quantity in (("vocab_size", "words"), ("hidden_size", "numbers per hidden state")):
             ours, theirs = getattr(model.config, field), getattr(teacher.config, field)
             if ours != theirs and (field == "vocab_size" or self.weights["cosine"]):
-                way = "" if field == "vocab_size" else " Give it the teacher's width, or set cosine=0."
-                raise InputError(f"The teacher has {theirs} {what}, the student {ours}: they cannot be compared.{way}")
+                advice = "" if field == "vocab_size" else " Give it the teacher's width, or set cosine=0."
+                raise InputError(
+                    f"The teacher has {theirs} {quantity}, the student {ours}: they cannot be compared.{advice}"
+                )
         ours, theirs = (getattr(m.output_stack.token_embedder.positions, "weight", None) for m in (model, teacher))
         if self.freeze_positions and isinstance(ours, nn.Parameter) and isinstance(theirs, nn.Parameter):
             ours.requires_grad_(not (ours.shape == theirs.shape and bool((ours == theirs.to(ours)).all())))
@@ -129,7 +131,7 @@ class Distillation(WithTeacher, MaskedLM):
         teacher = self.teacher.to(ids.device)
         with torch.no_grad():
             hidden = teacher.output_stack(ids, attention_mask=mask)
-            scores = _words_of(teacher)(hidden, HeadInputs()).logits if self.weights["soft"] else None
+            scores = _language_head(teacher)(hidden, HeadInputs()).logits if self.weights["soft"] else None
 
         def real(states: Tensor) -> Tensor:  # (batch, time, …) -> (real positions, …)
             return states.flatten(0, 1) if mask is None else states[mask.bool()]
@@ -223,7 +225,7 @@ def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Mod
         raise InputError("A student is made of a model with one stack, not of an encoder–decoder.")
     depth = teacher.config.num_hidden_layers
     layers = (depth + 1) // 2 if layers is None else layers
-    layer_numbers = _spread(depth, layers) if isinstance(layers, int) else list(layers)
+    layer_numbers = _evenly_spaced(depth, layers) if isinstance(layers, int) else list(layers)
     if not layer_numbers or any(not 0 <= n < depth for n in layer_numbers):
         raise InputError(f"The teacher has layers 0 to {depth - 1}; the student cannot be made of {layer_numbers}.")
     student_family = family("distilbert" if teacher.family.name == "bert" else teacher.family.name)
@@ -250,13 +252,13 @@ def student_of(teacher: Model, layers: int | Sequence[int] | None = None) -> Mod
     return student.to(dtype=teacher.dtype)
 
 
-def _spread(depth: int, count: int) -> list[int]:
+def _evenly_spaced(depth: int, count: int) -> list[int]:
     if not 1 <= count <= depth:
         raise InputError(f"The teacher has {depth} layers; the student can have 1 to {depth}, not {count}.")
     return [int(n) for n in np.rint(np.linspace(0, depth - 1, count))]
 
 
-def _words_of(teacher: Model) -> nn.Module:
+def _language_head(teacher: Model) -> nn.Module:
     head = teacher.language_head
     if head is None:
         raise InputError(f"The teacher is loaded for {teacher.task}; load it for masked words (task=masked-lm).")
@@ -274,7 +276,7 @@ def _teacher(teacher: Model | str, task: str) -> Model:
     if loaded.is_encoder_decoder:
         raise InputError("The teacher must be a model with one stack, not an encoder–decoder.")
     if task == "masked-lm":
-        _words_of(loaded)
+        _language_head(loaded)
     return loaded.eval().requires_grad_(False)
 
 

@@ -209,12 +209,12 @@ class GPTMultipleChoice(SequenceObjective):
         yield choice_example([{"input_ids": self.transformed(prompt, choice)} for choice in choices], label)
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        rows, there = choice_rows(examples)
+        rows, choice_mask = choice_rows(examples)
         ids = [row["input_ids"] for row in rows]
-        batch = lm_batch(ids, self.padding, len(examples), bool(self.lm), there.flatten())
-        inputs = {name: t.unflatten(0, there.shape) for name, t in batch.inputs.items()}
-        inputs["mc_token_ids"] = torch.tensor([len(row) - 1 for row in ids]).view(there.shape)
-        inputs["there"], inputs["labels"] = there, torch.tensor([int(e["label"]) for e in examples])
+        batch = lm_batch(ids, self.padding, len(examples), bool(self.lm), choice_mask.flatten())
+        inputs = {name: t.unflatten(0, choice_mask.shape) for name, t in batch.inputs.items()}
+        inputs["mc_token_ids"] = torch.tensor([len(row) - 1 for row in ids]).view(choice_mask.shape)
+        inputs["choice_mask"], inputs["labels"] = choice_mask, torch.tensor([int(e["label"]) for e in examples])
         return Batch(inputs, batch.counts, batch.units)
 
     def training_module(self, model: Model) -> nn.Module:
@@ -240,19 +240,19 @@ class GPTMultipleChoice(SequenceObjective):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         terms, scores = self._terms(model, batch)
-        return term_sums(terms, batch) | {"right": float((scores.argmax(1) == batch.inputs["labels"]).sum())}
+        return term_sums(terms, batch) | {"correct": float((scores.argmax(1) == batch.inputs["labels"]).sum())}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return super().report(sums) | {"accuracy": sums["right"] / max(sums["task.count"], 1)}
+        return super().report(sums) | {"accuracy": sums["correct"] / max(sums["task.count"], 1)}
 
 
-def lm_batch(rows: Sequence[np.ndarray], pad: int, examples: int, words: bool, there: Tensor | None = None) -> Batch:
+def lm_batch(rows: Sequence[np.ndarray], pad: int, examples: int, words: bool, row_mask: Tensor | None = None) -> Batch:
     """Rows of ids, padded; every token but the first is a word to learn, the new ones too, as in the published code.
 
-    there   (rows,) of yes and no: rows that only fill up teach nothing
+    row_mask  (rows,) of yes and no: rows that only fill up teach nothing
     """
     inputs = {"input_ids": padded(rows, pad), "attention_mask": mask_of(rows)}
-    counts, real = {"task": examples}, [True] * len(rows) if there is None else there.tolist()
+    counts, real = {"task": examples}, [True] * len(rows) if row_mask is None else row_mask.tolist()
     if words:
         nothing = [np.full(len(row), IGNORED) for row in rows]
         learned = [row if use else none for row, none, use in zip(rows, nothing, real, strict=True)]

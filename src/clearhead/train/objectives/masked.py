@@ -33,35 +33,49 @@ _SPACE = "▁"  # how SentencePiece writes the space before a word
 class Masking:
     """Which tokens are hidden, and how.
 
-    rate         the share of a sequence's tokens that is chosen, special tokens counted but never chosen
-    mask         the share of the chosen that becomes the mask token
-    random       the share of the chosen that becomes another token, any that is not special; the rest stay
-    whole_word   the pieces of a word are chosen together; each is then hidden, changed or kept by itself
-    ngrams       up to so many neighbouring words are chosen at once, n of them with p(n) ∝ 1/n (ALBERT: 3)
-    most         never more than this many (BERT's max_predictions_per_seq)
+    mlm_probability       the share of a sequence's tokens that is chosen, special tokens counted but never chosen
+    mask_replace_prob     the share of the chosen that becomes the mask token
+    random_replace_prob   the share of the chosen that becomes another token, any that is not special; the rest stay
+    whole_word            the pieces of a word are chosen together; each is then hidden, changed or kept by itself
+    ngrams                up to so many neighbouring words are chosen at once, n of them with p(n) ∝ 1/n (ALBERT: 3)
+    max_predictions       never more than this many (BERT's max_predictions_per_seq)
 
-    As BERT does it, their number is fixed, max(1, round(rate · length)); RoBERTa's and transformers' code throws a die
-    for each token, so that it varies around that.
+    As BERT does it, their number is fixed, max(1, round(mlm_probability · length)); RoBERTa's and transformers' code
+    draws for each token, so that it varies around that.
     """
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         *,
-        rate: float = 0.15,
-        mask: float = 0.8,
-        random: float = 0.1,
+        mlm_probability: float = 0.15,
+        mask_replace_prob: float = 0.8,
+        random_replace_prob: float = 0.1,
         whole_word: bool = False,
         ngrams: int = 1,
-        most: int | None = None,
+        max_predictions: int | None = None,
     ) -> None:
-        for name, value in {"rate": rate, "mask": mask, "random": random, "mask + random": mask + random}.items():
+        for name, value in {
+            "mlm_probability": mlm_probability,
+            "mask_replace_prob": mask_replace_prob,
+            "random_replace_prob": random_replace_prob,
+            "mask_replace_prob + random_replace_prob": mask_replace_prob + random_replace_prob,
+        }.items():
             if not 0 <= value <= 1:
                 raise InputError(f"{name} is {value}; a share lies between 0 and 1.")
-        for name, least in {"ngrams": ngrams, "most": 1 if most is None else most}.items():
-            if least < 1:
-                raise InputError(f"{name} is {least}; it must be at least 1.")
-        self.rate, self.mask, self.random, self.ngrams, self.most = rate, mask, random, ngrams, most
+        for name, value in {
+            "ngrams": ngrams,
+            "max_predictions": 1 if max_predictions is None else max_predictions,
+        }.items():
+            if value < 1:
+                raise InputError(f"{name} is {value}; it must be at least 1.")
+        self.mlm_probability, self.mask_replace_prob, self.random_replace_prob, self.ngrams, self.max_predictions = (
+            mlm_probability,
+            mask_replace_prob,
+            random_replace_prob,
+            ngrams,
+            max_predictions,
+        )
         self.sums = one_over_n(ngrams)
         self.mask_id = special_id(tokenizer, "mask_token", "to hide words with")
         self.special, self.ordinary = special_table(tokenizer)
@@ -72,52 +86,56 @@ class Masking:
         chosen = self.choose(ids, rng)
         inputs, labels = ids.copy(), np.full(len(ids), IGNORED, dtype=np.int64)
         labels[chosen] = ids[chosen]
-        fate = rng.random(len(chosen))
-        inputs[chosen[fate < self.mask]] = self.mask_id
-        changed = chosen[(fate >= self.mask) & (fate < self.mask + self.random)]
+        uniforms = rng.random(len(chosen))
+        inputs[chosen[uniforms < self.mask_replace_prob]] = self.mask_id
+        changed = chosen[
+            (uniforms >= self.mask_replace_prob) & (uniforms < self.mask_replace_prob + self.random_replace_prob)
+        ]
         inputs[changed] = rng.choice(self.ordinary, size=len(changed))
         return inputs, labels
 
     def choose(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The positions, in order."""
-        wanted = max(1, round(len(ids) * self.rate))
-        wanted = wanted if self.most is None else min(wanted, self.most)
+        count = max(1, round(len(ids) * self.mlm_probability))
+        count = count if self.max_predictions is None else min(count, self.max_predictions)
         free = ~self.special[ids]
         candidates = np.flatnonzero(free)
         if not len(candidates):
             return candidates
         if self.begins is None and self.ngrams == 1:
-            return np.sort(rng.permutation(candidates)[:wanted])
+            return np.sort(rng.permutation(candidates)[:count])
         firsts, ends = self._words(ids, candidates)
-        taken = np.zeros(len(ids), dtype=bool)
-        left = wanted
-        for word, draw in zip(rng.permutation(len(firsts)).tolist(), rng.random(len(firsts)).tolist(), strict=True):
-            if left == 0:
+        is_chosen = np.zeros(len(ids), dtype=bool)
+        remaining = count
+        for word, uniform in zip(rng.permutation(len(firsts)).tolist(), rng.random(len(firsts)).tolist(), strict=True):
+            if remaining == 0:
                 break
-            n = drawn_size(self.sums[: len(firsts) - word], draw)
+            n = drawn_size(self.sums[: len(firsts) - word], uniform)
             first, end = firsts[word], ends[word + n - 1]
-            while n > 1 and (end - first > left or not free[first:end].all()):  # too many, or across a special token
+            while n > 1 and (
+                end - first > remaining or not free[first:end].all()
+            ):  # too many, or across a special token
                 n -= 1
                 end = ends[word + n - 1]
-            if end - first <= left and not taken[first:end].any():
-                taken[first:end] = True
-                left -= end - first
-        if left == wanted:  # every word has more pieces than are wanted
+            if end - first <= remaining and not is_chosen[first:end].any():
+                is_chosen[first:end] = True
+                remaining -= end - first
+        if remaining == count:  # every word has more pieces than are wanted
             word = rng.integers(len(firsts))
-            taken[firsts[word] : ends[word]] = True
-        return np.flatnonzero(taken)
+            is_chosen[firsts[word] : ends[word]] = True
+        return np.flatnonzero(is_chosen)
 
     def _words(self, ids: np.ndarray, candidates: np.ndarray) -> tuple[list[int], list[int]]:
         """Where each word begins and ends. A special token ends a word."""
         begins = np.diff(candidates, prepend=-2) > 1
         begins |= True if self.begins is None else self.begins[ids[candidates]]
-        at = np.flatnonzero(begins)
-        return candidates[at].tolist(), (candidates[np.append(at[1:], len(candidates)) - 1] + 1).tolist()
+        starts = np.flatnonzero(begins)
+        return candidates[starts].tolist(), (candidates[np.append(starts[1:], len(candidates)) - 1] + 1).tolist()
 
 
-def one_over_n(most: int) -> list[float]:
+def one_over_n(longest: int) -> list[float]:
     """Sums of 1/n for n from 1 on: what `drawn_size` looks a draw up in."""
-    return np.cumsum(1 / np.arange(1, most + 1)).tolist()
+    return np.cumsum(1 / np.arange(1, longest + 1)).tolist()
 
 
 def drawn_size(sums: list[float], draw: float) -> int:
@@ -128,9 +146,9 @@ def drawn_size(sums: list[float], draw: float) -> int:
 class MaskedLM(TokenPrediction):
     """15 % of the tokens are chosen: of these 80 % become [MASK], 10 % another token, 10 % stay; all are guessed.
 
-    whole_word    the pieces of a word are chosen together
-    dynamic       another choice each time a text is seen (RoBERTa); otherwise always the same one (BERT)
-    predictions   never more than so many per sequence
+    whole_word        the pieces of a word are chosen together
+    dynamic           another choice each time a text is seen (RoBERTa); otherwise always the same one (BERT)
+    max_predictions   never more than so many per sequence
 
     Sequences are blocks of running text between [CLS] and [SEP]; a further [SEP] stands where a document ends
     (RoBERTa's FULL-SENTENCES).
@@ -148,17 +166,24 @@ class MaskedLM(TokenPrediction):
         tokenizer: Tokenizer,
         length: int,
         *,
-        rate: float = 0.15,
-        mask: float = 0.8,
-        random: float = 0.1,
+        mlm_probability: float = 0.15,
+        mask_replace_prob: float = 0.8,
+        random_replace_prob: float = 0.1,
         whole_word: bool = False,
         dynamic: bool = True,
-        predictions: int | None = None,
+        max_predictions: int | None = None,
     ) -> None:
         self.first, self.last = around(tokenizer)
         super().__init__(tokenizer, length, closing=self.last)
         check_length(length, 3)
-        self.masking = Masking(tokenizer, rate=rate, mask=mask, random=random, whole_word=whole_word, most=predictions)
+        self.masking = Masking(
+            tokenizer,
+            mlm_probability=mlm_probability,
+            mask_replace_prob=mask_replace_prob,
+            random_replace_prob=random_replace_prob,
+            whole_word=whole_word,
+            max_predictions=max_predictions,
+        )
         self.dynamic = dynamic
 
     @property

@@ -34,9 +34,9 @@ class MultipleChoice(SequenceObjective):
         yield choice_example([self.ids_of(prompt, choice) for choice in choices], label)
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        rows, there = choice_rows(examples)
-        inputs = {name: t.unflatten(0, there.shape) for name, t in self.inputs(rows).items()}
-        inputs["there"], inputs["labels"] = there, torch.tensor([int(e["label"]) for e in examples])
+        rows, choice_mask = choice_rows(examples)
+        inputs = {name: t.unflatten(0, choice_mask.shape) for name, t in self.inputs(rows).items()}
+        inputs["choice_mask"], inputs["labels"] = choice_mask, torch.tensor([int(e["label"]) for e in examples])
         return Batch(inputs, {"loss": len(examples)}, sum(len(e["input_ids"]) for e in examples))
 
     def training_module(self, model: Model) -> nn.Module:
@@ -48,7 +48,7 @@ class MultipleChoice(SequenceObjective):
 
     def scores(self, model: nn.Module, batch: Batch) -> Tensor:
         """(questions, choices)"""
-        inputs = {name: t for name, t in self.model_inputs(batch).items() if name not in ("labels", "there")}
+        inputs = {name: t for name, t in self.model_inputs(batch).items() if name not in ("labels", "choice_mask")}
         return without_missing(model(**inputs).logits, batch)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -57,11 +57,11 @@ class MultipleChoice(SequenceObjective):
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         scores, labels = self.scores(model, batch), batch.inputs["labels"]
-        right = float((scores.argmax(1) == labels).sum())
-        return term_sums({"loss": F.cross_entropy(scores, labels)}, batch) | {"right": right}
+        correct = float((scores.argmax(1) == labels).sum())
+        return term_sums({"loss": F.cross_entropy(scores, labels)}, batch) | {"correct": correct}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return super().report(sums) | {"accuracy": sums["right"] / max(sums["loss.count"], 1)}
+        return super().report(sums) | {"accuracy": sums["correct"] / max(sums["loss.count"], 1)}
 
 
 def read_choices(objective: SequenceObjective, record: Record) -> tuple[str, list[str], int]:
@@ -97,18 +97,18 @@ def choice_example(rows: Sequence[Example], label: int) -> Example:
 
 def choice_rows(examples: Sequence[Example]) -> tuple[list[Example], Tensor]:
     """Every choice as a row of its own, and which are there: (questions, most choices). A missing one repeats."""
-    most = max(len(example["lengths"]) for example in examples)
-    there = torch.zeros(len(examples), most, dtype=torch.bool)
+    max_choices = max(len(example["lengths"]) for example in examples)
+    choice_mask = torch.zeros(len(examples), max_choices, dtype=torch.bool)
     rows: list[Example] = []
     for n, example in enumerate(examples):
         cuts = np.cumsum(example["lengths"])[:-1]
         names = [name for name in ("input_ids", "token_type_ids") if name in example]
         parts = {name: np.split(example[name], cuts) for name in names}
-        own: list[Example] = [{name: parts[name][c] for name in names} for c in range(len(cuts) + 1)]
-        there[n, : len(own)] = True
-        rows += own + own[:1] * (most - len(own))
-    return rows, there
+        choices: list[Example] = [{name: parts[name][c] for name in names} for c in range(len(cuts) + 1)]
+        choice_mask[n, : len(choices)] = True
+        rows += choices + choices[:1] * (max_choices - len(choices))
+    return rows, choice_mask
 
 
 def without_missing(scores: Tensor, batch: Batch) -> Tensor:
-    return scores.float().masked_fill(~batch.inputs["there"], -torch.inf)
+    return scores.float().masked_fill(~batch.inputs["choice_mask"], -torch.inf)

@@ -28,14 +28,14 @@ from clearhead.train.objectives.running_text import (
 class PermutationLM(TokenPrediction):
     """One token in K is guessed: the last ones of a random order. The rest is context, which all see.
 
-    Targets are spans of 1 to `longest` tokens (n of them with p(n) ∝ 1/n), each in a context of `alpha` times as many;
-    single tokens, chosen at random, fill up what is missing. Text comes first, then [SEP] and [CLS]. These two are
-    never guessed, but they have a place in the order: what sees a target may only be seen by what comes after it.
+    Targets are spans of 1 to `max_span_length` tokens (n of them with p(n) ∝ 1/n), each in a context of `alpha` times
+    as many; single tokens, chosen at random, fill up what is missing. Text comes first, then [SEP] and [CLS]. These two
+    are never guessed, but they have a place in the order: what sees a target may only be seen by what comes after it.
 
-    K            how many tokens there are to one that is guessed
-    longest      the longest span
-    alpha        the tokens of context to one of a span
-    from_words   spans begin where words do; otherwise anywhere
+    K                 how many tokens there are to one that is guessed
+    max_span_length   of the targets
+    alpha             the tokens of context to one of a span
+    from_words        spans begin where words do; otherwise anywhere
     """
 
     name = "permutation-lm"
@@ -50,17 +50,17 @@ class PermutationLM(TokenPrediction):
         length: int,
         *,
         K: int = 6,
-        longest: int = 5,
+        max_span_length: int = 5,
         alpha: int = 6,
         from_words: bool = True,
     ) -> None:
         self.cls, self.sep = around(tokenizer)
         super().__init__(tokenizer, length, closing=self.sep)
         check_length(length, 4)
-        for name, value in {"K": K, "longest": longest, "alpha": alpha}.items():
+        for name, value in {"K": K, "max_span_length": max_span_length, "alpha": alpha}.items():
             if value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1.")
-        self.K, self.alpha, self.sums = K, alpha, one_over_n(longest)
+        self.K, self.alpha, self.sums = K, alpha, one_over_n(max_span_length)
         self.special, _ = special_table(tokenizer)
         self.begins = word_begins(tokenizer) if from_words else np.ones(len(self.special), dtype=bool)
 
@@ -88,38 +88,40 @@ class PermutationLM(TokenPrediction):
     def targets(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The positions to guess, from left to right: one in K."""
         free = ~self.special[ids]
-        goal = min(max(1, round(len(ids) / self.K)), int(free.sum()))
+        count_wanted = min(max(1, round(len(ids) / self.K)), int(free.sum()))
         begins = [*np.flatnonzero(self.begins[ids] & free).tolist(), len(ids)]
         chosen = np.zeros(len(ids), dtype=bool)
-        here = count = 0
-        while count < goal:
-            n = min(drawn_size(self.sums, rng.random()), goal - count)
+        position = count = 0
+        while count < count_wanted:
+            n = min(drawn_size(self.sums, rng.random()), count_wanted - count)
             before = int(rng.integers(n * self.alpha))  # context on the left; the rest of it is on the right
-            first = begins[min(bisect_left(begins, here + before), len(begins) - 1)]
+            first = begins[min(bisect_left(begins, position + before), len(begins) - 1)]
             if first + n >= len(ids):  # the text is over
                 break
             chosen[first : first + n] = free[first : first + n]
             count = int(chosen.sum())
-            here = first + n + n * self.alpha - before
-        spare = rng.permutation(np.flatnonzero(free & ~chosen))
-        chosen[spare[: goal - count]] = True
+            position = first + n + n * self.alpha - before
+        others = rng.permutation(np.flatnonzero(free & ~chosen))
+        chosen[others[: count_wanted - count]] = True
         return np.flatnonzero(chosen)
 
     def order(self, ids: np.ndarray, targets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Each token's place in the order: -1 for the context, which is there from the start."""
-        place = np.full(len(ids), -1, dtype=np.int64)
-        late = np.union1d(targets, np.flatnonzero(self.special[ids]))
-        place[late] = rng.permutation(len(late))
-        return place
+        rank = np.full(len(ids), -1, dtype=np.int64)
+        ranked = np.union1d(targets, np.flatnonzero(self.special[ids]))
+        rank[ranked] = rng.permutation(len(ranked))
+        return rank
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         rows = [example["input_ids"] for example in examples]
         ids = padded(rows, pad_id(self.tokenizer))
         targets = padded([example["targets"] for example in examples], IGNORED)  # (batch, targets)
         is_target = targets != IGNORED
-        at = targets.clamp(min=0)
-        labels = ids.gather(1, at).masked_fill(~is_target, IGNORED)
-        mapping = torch.zeros(*at.shape, ids.shape[1]).scatter_(2, at[..., None], is_target[..., None].float())
+        positions = targets.clamp(min=0)
+        labels = ids.gather(1, positions).masked_fill(~is_target, IGNORED)
+        mapping = torch.zeros(*positions.shape, ids.shape[1]).scatter_(
+            2, positions[..., None], is_target[..., None].float()
+        )
         # [CLS] is a segment of its own
         segments = padded([np.append(np.zeros(len(row) - 1, dtype=np.int64), 2) for row in rows], 0)
         inputs = {

@@ -84,8 +84,8 @@ class QuestionAnswering(SequenceObjective):
         if not self.may_refuse:
             return config
         params = config.get("task_specific_params") or {}
-        own = {**params.get(self.task, {}), "handle_impossible_answer": True}
-        return config | {"task_specific_params": {**params, self.task: own}}
+        params_of_task = {**params.get(self.task, {}), "handle_impossible_answer": True}
+        return config | {"task_specific_params": {**params, self.task: params_of_task}}
 
     def identity(self) -> dict[str, Any]:
         own = {"doc_stride": self.doc_stride, "question_length": self.question_length}
@@ -112,10 +112,12 @@ class QuestionAnswering(SequenceObjective):
         context = text_of(record, "context")
         if record.get("answers") is not None:
             answers = record["answers"]
-            if isinstance(answers, list) and all(isinstance(one, Mapping) and "text" in one for one in answers):
-                answers = {name: [one.get(name) for one in answers] for name in ("text", "answer_start")}
-            good = isinstance(answers, Mapping) and isinstance(answers.get("text"), list)
-            if not good or not isinstance(answers.get("answer_start", []), list | None):
+            if isinstance(answers, list) and all(
+                isinstance(answer, Mapping) and "text" in answer for answer in answers
+            ):
+                answers = {name: [answer.get(name) for answer in answers] for name in ("text", "answer_start")}
+            is_valid = isinstance(answers, Mapping) and isinstance(answers.get("text"), list)
+            if not is_valid or not isinstance(answers.get("answer_start", []), list | None):
                 raise InputError(
                     f'{place(record)}: answers must look like {{"text": [...], "answer_start": [...]}}, or like '
                     '[{"text": ..., "answer_start": ...}], as in SQuAD\'s file.'
@@ -144,21 +146,24 @@ class QuestionAnswering(SequenceObjective):
     def _windows(self, record: Record) -> Iterator[_ContextWindow]:
         question, context = text_of(record, "question"), text_of(record, "context")
         encoded = self.tokenizer(question, add_special_tokens=False, return_offsets_mapping=True)
-        words = len(encoded["input_ids"])
-        if words > self.question_length:
-            question, words = question[: encoded["offset_mapping"][self.question_length - 1][1]], self.question_length
-        capacity = self.length - words - self.tokenizer.num_special_tokens_to_add(pair=True)
+        question_tokens = len(encoded["input_ids"])
+        if question_tokens > self.question_length:
+            question, question_tokens = (
+                question[: encoded["offset_mapping"][self.question_length - 1][1]],
+                self.question_length,
+            )
+        capacity = self.length - question_tokens - self.tokenizer.num_special_tokens_to_add(pair=True)
         if capacity < 1:
             raise InputError(
-                f"{place(record)}: the question takes {words} tokens, which leaves no room for the context in "
-                f"length={self.length}. Choose a greater length, or a smaller question_length."
+                f"{place(record)}: the question takes {question_tokens} tokens, which leaves no room for the context "
+                f"in length={self.length}. Choose a greater length, or a smaller question_length."
             )
         step = self.doc_stride if self.doc_stride < capacity else max(capacity // 2, 1)
-        first = self.context_first
+        context_first = self.context_first
         encoding = self.tokenizer(
-            [context if first else question],
-            [question if first else context],
-            truncation="only_first" if first else "only_second",
+            [context if context_first else question],
+            [question if context_first else context],
+            truncation="only_first" if context_first else "only_second",
             max_length=self.length,
             stride=capacity - step,
             return_overflowing_tokens=True,
@@ -179,10 +184,10 @@ class QuestionAnswering(SequenceObjective):
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         inputs = self.inputs(examples)
-        left = self.tokenizer.padding_side == "left"
-        moved = (inputs["attention_mask"] == 0).sum(1) * left  # by padding on the left
-        inputs["start_positions"] = torch.tensor([int(e["start"]) for e in examples]) + moved
-        inputs["end_positions"] = torch.tensor([int(e["end"]) for e in examples]) + moved
+        is_left_padded = self.tokenizer.padding_side == "left"
+        shift = (inputs["attention_mask"] == 0).sum(1) * is_left_padded  # by padding on the left
+        inputs["start_positions"] = torch.tensor([int(e["start"]) for e in examples]) + shift
+        inputs["end_positions"] = torch.tensor([int(e["end"]) for e in examples]) + shift
         return Batch(inputs, {"loss": len(examples)}, int(inputs["attention_mask"].sum()))
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -206,11 +211,11 @@ class QuestionAnswering(SequenceObjective):
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         first, last = self._scores(model, batch)
         starts, ends = batch.inputs["start_positions"], batch.inputs["end_positions"]
-        right = (first.argmax(1) == starts) & (last.argmax(1) == ends)
-        return term_sums({"loss": self._loss(first, last, batch)}, batch) | {"right": float(right.sum())}
+        correct = (first.argmax(1) == starts) & (last.argmax(1) == ends)
+        return term_sums({"loss": self._loss(first, last, batch)}, batch) | {"correct": float(correct.sum())}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return super().report(sums) | {"exact_positions": sums["right"] / max(sums["loss.count"], 1)}
+        return super().report(sums) | {"exact_positions": sums["correct"] / max(sums["loss.count"], 1)}
 
     @torch.no_grad()
     def evaluate_test(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
@@ -240,10 +245,10 @@ class QuestionAnswering(SequenceObjective):
         self.segments = model.reads_segments
         best, answer, refusal = -np.inf, "", np.inf
         for start in range(0, len(windows), 16):
-            some = windows[start : start + 16]
-            batch = self.collate([window.example | {"start": 0, "end": 0} for window in some]).to(model.device)
+            chunk = windows[start : start + 16]
+            batch = self.collate([window.example | {"start": 0, "end": 0} for window in chunk]).to(model.device)
             real_positions = batch.inputs["attention_mask"].bool()
-            for window, real, first, last in zip(some, real_positions, *self._scores(model, batch), strict=True):
+            for window, real, first, last in zip(chunk, real_positions, *self._scores(model, batch), strict=True):
                 first, last = first[real].float().cpu(), last[real].float().cpu()
                 refusal = min(refusal, float(first[window.cls] + last[window.cls]))
                 score, begin, end = self._best(first, last, window)
@@ -273,10 +278,10 @@ def _answer_start(record: Record, context: str, text: Any, start: Any) -> int:
     start = 0 if start is None else int(start)
     if context[start : start + len(text)] == text:
         return start
-    places = [match.start() for match in re.finditer(re.escape(text), context)]
-    if not places:
+    starts = [match.start() for match in re.finditer(re.escape(text), context)]
+    if not starts:
         raise InputError(f"{place(record)}: the answer {text[:60]!r} does not stand in the context.")
-    return min(places, key=lambda at: abs(at - start))
+    return min(starts, key=lambda found_at: abs(found_at - start))
 
 
 def _token_span(spans: Sequence[tuple[int, int] | None], start: int, end: int) -> tuple[int, int] | None:

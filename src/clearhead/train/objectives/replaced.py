@@ -28,9 +28,9 @@ class ReplacedTokens(MaskedLM):
     original. The loss is the generator's, as in masked-lm, plus `weight` times the discriminator's; no gradient goes
     from one to the other, but they share their embeddings. What is kept in the end is the discriminator.
 
-    mask             the share of the chosen that the generator sees masked: all, as in the paper (its code: 0.85)
-    generator_size   the generator's width as a share of the discriminator's (small and large: 1/4, base: 1/3)
-    weight           of the discriminator's loss
+    mask_replace_prob   the share of the chosen that the generator sees masked: all, as in the paper (its code: 0.85)
+    generator_size      the generator's width as a share of the discriminator's (small and large: 1/4, base: 1/3)
+    weight              of the discriminator's loss
     """
 
     name = "replaced-token"
@@ -43,13 +43,20 @@ class ReplacedTokens(MaskedLM):
         tokenizer: Tokenizer,
         length: int,
         *,
-        rate: float = 0.15,
-        mask: float = 1.0,
+        mlm_probability: float = 0.15,
+        mask_replace_prob: float = 1.0,
         generator_size: float = 0.25,
         weight: float = 50.0,
-        predictions: int | None = None,
+        max_predictions: int | None = None,
     ) -> None:
-        super().__init__(tokenizer, length, rate=rate, mask=mask, random=0.0, predictions=predictions)
+        super().__init__(
+            tokenizer,
+            length,
+            mlm_probability=mlm_probability,
+            mask_replace_prob=mask_replace_prob,
+            random_replace_prob=0.0,
+            max_predictions=max_predictions,
+        )
         if not 0 < generator_size <= 1:
             raise InputError(
                 f"generator_size is {generator_size}; it is a share of the model's width, above 0, up to 1."
@@ -62,9 +69,9 @@ class ReplacedTokens(MaskedLM):
         return {"generator": 1.0, "discriminator": self.weight}
 
     def noise(self, example: Example, rng: np.random.Generator) -> Example:
-        made = super().noise(example, rng)
-        # thrown here, so that what is drawn from the generator depends on the example alone: (time,) in [0, 1)
-        return made | {"draws": rng.random(len(made["input_ids"]), dtype=np.float32)}
+        masked = super().noise(example, rng)
+        # drawn here, so that what is drawn from the generator depends on the example alone: (time,) in [0, 1)
+        return masked | {"draws": rng.random(len(masked["input_ids"]), dtype=np.float32)}
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         batch = masked_batch(examples, pad_id(self.tokenizer))
@@ -90,15 +97,15 @@ class ReplacedTokens(MaskedLM):
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
         out = model(**batch.inputs)
         return term_sums({name: out[name] for name in self.loss_weights}, batch) | {
-            name: float(out[name]) for name in ("masked_hits", "replaced", "found", "accused")
+            name: float(out[name]) for name in ("masked_hits", "replaced", "true_positives", "flagged")
         }
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Of the replaced tokens, how many were found; of those taken for replaced, how many were."""
         return super(TokenPrediction, self).report(sums) | {
             "masked_accuracy": sums["masked_hits"] / max(sums["generator.count"], 1),
-            "recall": sums["found"] / max(sums["replaced"], 1),
-            "precision": sums["found"] / max(sums["accused"], 1),
+            "recall": sums["true_positives"] / max(sums["replaced"], 1),
+            "precision": sums["true_positives"] / max(sums["flagged"], 1),
         }
 
 
@@ -126,16 +133,16 @@ class GeneratorAndDiscriminator(nn.Module):
         filled[chosen] = drawn(guesses.detach(), draws[chosen])
         replaced = chosen & (filled != labels)
         real = torch.ones_like(chosen) if attention_mask is None else attention_mask.bool()
-        verdict = self.discriminator(filled, attention_mask, labels=replaced.long().masked_fill(~real, IGNORED))
-        losses = {"generator": F.cross_entropy(guesses.float(), originals), "discriminator": verdict.loss}
+        judged = self.discriminator(filled, attention_mask, labels=replaced.long().masked_fill(~real, IGNORED))
+        losses = {"generator": F.cross_entropy(guesses.float(), originals), "discriminator": judged.loss}
         if self.training:
             return losses
-        accused = (verdict.logits > 0) & real
+        flagged = (judged.logits > 0) & real
         return losses | {
             "masked_hits": (guesses.argmax(-1) == originals).sum(),
             "replaced": replaced.sum(),
-            "found": (accused & replaced).sum(),
-            "accused": accused.sum(),
+            "true_positives": (flagged & replaced).sum(),
+            "flagged": flagged.sum(),
         }
 
 

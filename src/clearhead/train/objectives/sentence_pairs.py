@@ -190,27 +190,27 @@ class SentenceSoftmax(SentenceObjective):
 class SentenceSimilarity(SentenceObjective):
     """The cosine of both vectors shall be the score: mean squared error (STS).
 
-    highest   the score of sentences that mean the same, which scores are divided by (STS: 5)
+    max_score   the score of sentences that mean the same, which scores are divided by (STS: 5)
     """
 
     name = "sentence-similarity"
     columns = ("sentence1", "sentence2", "score")
 
-    def __init__(self, tokenizer: Tokenizer, length: int, *, highest: float = 1.0, **head: Any) -> None:
+    def __init__(self, tokenizer: Tokenizer, length: int, *, max_score: float = 1.0, **head: Any) -> None:
         super().__init__(tokenizer, length, **head)
-        if not highest > 0:
-            raise InputError(f"highest is {highest}; it must be greater than 0.")
-        self.highest = highest
+        if not max_score > 0:
+            raise InputError(f"max_score is {max_score}; it must be greater than 0.")
+        self.max_score = max_score
 
     def identity(self) -> dict[str, Any]:
-        return super().identity() | {"highest": self.highest}
+        return super().identity() | {"max_score": self.max_score}
 
     def label(self, record: Record) -> Example:
-        score = number_of(record, "score") / self.highest
+        score = number_of(record, "score") / self.max_score
         if not -1 <= score <= 1:
             raise InputError(
-                f"{place(record)}: score is {record['score']}, but a cosine lies between -1 and 1. Set highest to the "
-                "highest score there can be (5 for STS)."
+                f"{place(record)}: score is {record['score']}, but a cosine lies between -1 and 1. Set max_score to "
+                "the highest score there can be (5 for STS)."
             )
         return {"label": score}
 
@@ -298,21 +298,21 @@ class SentenceContrastive(SentenceObjective):
 
     def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
         scores = self._scores(vectors, batch)
-        right = torch.arange(len(scores), device=scores.device)
-        loss = F.cross_entropy(scores, right)
-        return (loss + F.cross_entropy(scores[:, : len(scores)].T, right)) / 2 if self.symmetric else loss
+        targets = torch.arange(len(scores), device=scores.device)
+        loss = F.cross_entropy(scores, targets)
+        return (loss + F.cross_entropy(scores[:, : len(scores)].T, targets)) / 2 if self.symmetric else loss
 
     def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         best = self._scores(vectors, batch).argmax(1).cpu()
-        right = float((best == torch.arange(len(best))).sum())
-        return {"right": right if batch.counts["loss"] else 0.0}
+        correct = float((best == torch.arange(len(best))).sum())
+        return {"correct": correct if batch.counts["loss"] else 0.0}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         if not sums["loss.count"]:
             raise InputError(
                 "The held-out batches have one pair each, and nothing to tell it from. Hold out more pairs."
             )
-        return super().report(sums) | {"accuracy": sums["right"] / sums["loss.count"]}
+        return super().report(sums) | {"accuracy": sums["correct"] / sums["loss.count"]}
 
 
 def _also_right(texts: Tensor) -> Tensor:
@@ -354,7 +354,7 @@ class SentenceTriplet(SentenceObjective):
 
     def metric_sums(self, vectors: Tensor, batch: Batch) -> dict[str, float]:
         near, far = self._distances(vectors)
-        return {"right": float((near < far).sum())}
+        return {"correct": float((near < far).sum())}
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return super().report(sums) | {"accuracy": sums["right"] / max(sums["loss.count"], 1)}
+        return super().report(sums) | {"accuracy": sums["correct"] / max(sums["loss.count"], 1)}

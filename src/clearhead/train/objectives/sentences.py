@@ -34,11 +34,11 @@ def sentences_of(text: str) -> list[str]:
     return lines if len(lines) > 1 else [part for part in _END.split(text) if part]
 
 
-def sentence_ids(tokenizer: Tokenizer, text: str, longest: int) -> list[list[int]]:
+def sentence_ids(tokenizer: Tokenizer, text: str, max_length: int) -> list[list[int]]:
     """The tokens of each sentence; one that is too long is cut into several."""
     sentences = [s for s in sentences_of(text) if s.strip()]
     rows: list[list[int]] = tokenizer(sentences, add_special_tokens=False)["input_ids"] if sentences else []
-    return [row[at : at + longest] for row in rows for at in range(0, len(row), longest)]
+    return [row[start : start + max_length] for row in rows for start in range(0, len(row), max_length)]
 
 
 def chunks_of(sentences: Sequence[Sequence[int]], capacity: int) -> Iterator[Sequence[Sequence[int]]]:
@@ -61,46 +61,52 @@ class SegmentPair(TextObjective):
 
     An example is a run of a document's sentences: input_ids, the sentences' lengths, and a number for the document.
 
-    rate          the share of tokens that is chosen to be guessed
-    predictions   never more than so many per sequence
-    short         how often a run is cut to a random length, so that the model meets short texts too
+    mlm_probability   the share of tokens that is chosen to be guessed
+    max_predictions   never more than so many per sequence
+    short_seq_prob    how often a run is cut to a random length, so that the model meets short texts too
     """
 
     task = "pretraining"
     # ALBERT's
     special_tokens = {"pad_token": "<pad>", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
     question: ClassVar[str]  # the name of the second term
-    least = 1  # tokens that a run must have
+    min_tokens = 1  # tokens that a run must have
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         length: int,
         *,
-        rate: float = 0.15,
+        mlm_probability: float = 0.15,
         whole_word: bool = False,
         ngrams: int = 1,
-        predictions: int | None = None,
-        short: float = 0.1,
+        max_predictions: int | None = None,
+        short_seq_prob: float = 0.1,
     ) -> None:
         super().__init__(tokenizer, length)
         check_length(length, 5)
         self.first, self.last = around(tokenizer)
-        self.masking = Masking(tokenizer, rate=rate, whole_word=whole_word, ngrams=ngrams, most=predictions)
-        if not 0 <= short <= 1:
-            raise InputError(f"short is {short}; a share lies between 0 and 1.")
-        self.short = short
+        self.masking = Masking(
+            tokenizer,
+            mlm_probability=mlm_probability,
+            whole_word=whole_word,
+            ngrams=ngrams,
+            max_predictions=max_predictions,
+        )
+        if not 0 <= short_seq_prob <= 1:
+            raise InputError(f"short_seq_prob is {short_seq_prob}; a share lies between 0 and 1.")
+        self.short_seq_prob = short_seq_prob
         self.capacity = length - 3  # for words
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        return {"words": 1.0, self.question: 1.0}
+        return {"mlm": 1.0, self.question: 1.0}
 
     def encode(self, record: Record) -> Iterator[Example]:
         text = document_of(self, record)
         for run in chunks_of(sentence_ids(self.tokenizer, text, self.capacity), self.capacity):
             ids = np.concatenate([np.asarray(sentence) for sentence in run])
-            if len(ids) >= self.least:
+            if len(ids) >= self.min_tokens:
                 lengths = np.array([len(sentence) for sentence in run])
                 yield {"input_ids": ids, "sentences": lengths, "document": zlib.crc32(text.encode()) >> 1}
 
@@ -111,7 +117,7 @@ class SegmentPair(TextObjective):
     def run(self, example: Example, rng: np.random.Generator) -> tuple[list[np.ndarray], int]:
         """The sentences to use and how long they should be: all, or now and then fewer, from the first on."""
         sentences, target = parts_of(example), self.capacity
-        if rng.random() < self.short:
+        if rng.random() < self.short_seq_prob:
             target = int(rng.integers(2, self.capacity + 1))
             enough = np.cumsum([len(sentence) for sentence in sentences]) >= target
             sentences = sentences[: int(enough.argmax()) + 1] if enough.any() else sentences
@@ -129,7 +135,7 @@ class SegmentPair(TextObjective):
         batch = masked_batch(examples, pad_id(self.tokenizer))
         batch.inputs["token_type_ids"] = padded([e["token_type_ids"] for e in examples], 0)
         batch.inputs["next_sentence_label"] = torch.tensor([int(e["answer"]) for e in examples])
-        batch.counts = {"words": batch.counts["loss"], self.question: len(examples)}
+        batch.counts = {"mlm": batch.counts["loss"], self.question: len(examples)}
         return batch
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -138,7 +144,7 @@ class SegmentPair(TextObjective):
     def _terms(self, out: Output, batch: Batch) -> dict[str, Tensor]:
         """The model gives the sum; each term has a mean over labels of its own."""
         follows = F.cross_entropy(out["seq_relationship_logits"], batch.inputs["next_sentence_label"])
-        return {"words": out["loss"] - follows, self.question: follows}
+        return {"mlm": out["loss"] - follows, self.question: follows}
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
@@ -150,7 +156,7 @@ class SegmentPair(TextObjective):
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         return super().report(sums) | {
-            "masked_accuracy": sums["masked_hits"] / max(sums["words.count"], 1),
+            "masked_accuracy": sums["masked_hits"] / max(sums["mlm.count"], 1),
             f"{self.question}_accuracy": sums["answer_hits"] / max(sums[f"{self.question}.count"], 1),
         }
 
@@ -174,10 +180,10 @@ class NextSentence(SegmentPair):
         """Sentences of another document, about as long as wanted, from a random one on."""
         sentences = parts_of(self._another(document, rng))
         remaining = np.cumsum([len(sentence) for sentence in sentences][::-1])[::-1]  # from each sentence to the end
-        begins = max(1, int((remaining >= length).sum()))
-        first = int(rng.integers(begins))
-        long = np.cumsum([len(sentence) for sentence in sentences[first:]])
-        count = int((long < length).sum()) + 1
+        num_starts = max(1, int((remaining >= length).sum()))
+        first = int(rng.integers(num_starts))
+        lengths = np.cumsum([len(sentence) for sentence in sentences[first:]])
+        count = int((lengths < length).sum()) + 1
         return np.concatenate(sentences[first : first + count])
 
     def _another(self, document: int, rng: np.random.Generator) -> Example:
@@ -207,27 +213,27 @@ class SentenceOrder(SegmentPair):
     name = "sentence-order"
     question = "sentence_order"
     higher_is_better = frozenset({"masked_accuracy", "sentence_order_accuracy"})
-    least = 2
+    min_tokens = 2
 
     def __init__(
         self,
         tokenizer: Tokenizer,
         length: int,
         *,
-        rate: float = 0.15,
+        mlm_probability: float = 0.15,
         whole_word: bool = True,
         ngrams: int = 3,
-        predictions: int | None = None,
-        short: float = 0.1,
+        max_predictions: int | None = None,
+        short_seq_prob: float = 0.1,
     ) -> None:
         super().__init__(
             tokenizer,
             length,
-            rate=rate,
+            mlm_probability=mlm_probability,
             whole_word=whole_word,
             ngrams=ngrams,
-            predictions=predictions,
-            short=short,
+            max_predictions=max_predictions,
+            short_seq_prob=short_seq_prob,
         )
 
     def segments(self, example: Example, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:

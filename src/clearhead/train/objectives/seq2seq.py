@@ -34,10 +34,10 @@ TooLong = Literal["drop", "cut"]
 
 class TextToText(TextObjective):
     """
-    smoothing   how much of the target is spread over the vocabulary
-    too_long    what becomes of a pair with a side that is too long: "drop" it, or "cut" (a summary's source)
-    beams       how many hypotheses are followed when the answers are written (`evaluate_test`)
-    bleu        how sacrebleu cuts texts into words: "13a", for Chinese "zh"
+    label_smoothing   how much of the target is spread over the vocabulary
+    too_long          what becomes of a pair with a side that is too long: "drop" it, or "cut" (a summary's source)
+    num_beams         how many hypotheses are followed when the answers are written (`evaluate_test`)
+    bleu              how sacrebleu cuts texts into words: "13a", for Chinese "zh"
     """
 
     columns = ("source", "target")
@@ -50,19 +50,21 @@ class TextToText(TextObjective):
         tokenizer: Tokenizer,
         length: int,
         *,
-        smoothing: float,
+        label_smoothing: float,
         too_long: TooLong = "drop",
-        beams: int,
+        num_beams: int,
         bleu: str = "13a",
     ) -> None:
         super().__init__(tokenizer, length)
-        if not 0 <= smoothing < 1:
-            raise InputError(f"smoothing is {smoothing}; it is a share of the target, from 0 to less than 1.")
+        if not 0 <= label_smoothing < 1:
+            raise InputError(
+                f"label_smoothing is {label_smoothing}; it is a share of the target, from 0 to less than 1."
+            )
         if too_long not in ("drop", "cut"):
             raise InputError(f'too_long is {too_long!r}; a pair that is too long can be "drop" or "cut".')
         if bleu != "13a":
             _check_bleu(bleu)
-        self.smoothing, self.too_long, self.beams, self.bleu = smoothing, too_long, beams, bleu
+        self.label_smoothing, self.too_long, self.num_beams, self.bleu = label_smoothing, too_long, num_beams, bleu
         self.answer_length = length  # the longest text that is written
 
     def identity(self) -> dict[str, Any]:
@@ -71,7 +73,7 @@ class TextToText(TextObjective):
     def training_module(self, model: Model) -> nn.Module:
         if model.language_head is None:
             raise InputError(f"The model is made for {model.task}; writing needs a head over words (task={self.task}).")
-        model.language_head.smoothing = self.smoothing
+        model.language_head.smoothing = self.label_smoothing
         return model
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
@@ -87,9 +89,11 @@ class TextToText(TextObjective):
     def check_test_options(cls, options: Mapping[str, Any], objective_options: Mapping[str, Any]) -> None:
         if "num_return_sequences" in options:
             raise InputError("The test is answered once: leave num_return_sequences out.")
-        beams = objective_options.get("beams", inspect.signature(cls).parameters["beams"].default)
+        num_beams = objective_options.get("num_beams", inspect.signature(cls).parameters["num_beams"].default)
         languages = ("src_lang", "tgt_lang")  # are the tokenizer's business
-        Options.from_keywords(_beam_search(beams, {name: v for name, v in options.items() if name not in languages}))
+        Options.from_keywords(
+            _beam_search(num_beams, {name: v for name, v in options.items() if name not in languages})
+        )
 
     def evaluate_test(self, pipe: TextPipeline, records: Iterable[Record], **options: Any) -> dict[str, float]:
         """BLEU (sacrebleu) of what the model writes for each source, by beam search."""
@@ -104,7 +108,7 @@ class TextToText(TextObjective):
             check_columns(self.columns, record)
         if not pairs:
             raise InputError("There is nothing to translate: the test data has no records.")
-        settings = _beam_search(self.beams, {"max_new_tokens": self.answer_length, **options})
+        settings = _beam_search(self.num_beams, {"max_new_tokens": self.answer_length, **options})
         written = []
         order = sorted(range(len(pairs)), key=lambda n: len(pairs[n]["source"]))  # texts of a length share a batch
         for start in range(0, len(order), 32):
@@ -118,15 +122,17 @@ class TextToText(TextObjective):
         return {"bleu": float(sacrebleu.corpus_bleu(hypotheses, [references], tokenize=self.bleu).score)}
 
 
-def _check_bleu(cut: str) -> None:
+def _check_bleu(tokenization: str) -> None:
     """A name that sacrebleu does not know is told now, not when the training is over."""
     try:
         import sacrebleu  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return  # `evaluate_test` will say so
     known = sacrebleu.BLEU.TOKENIZERS
-    if cut not in known:
-        raise InputError(f"bleu is {cut!r}.{did_you_mean(cut, known)} sacrebleu cuts texts by: {', '.join(known)}.")
+    if tokenization not in known:
+        raise InputError(
+            f"bleu is {tokenization!r}.{did_you_mean(tokenization, known)} sacrebleu cuts texts by: {', '.join(known)}."
+        )
 
 
 class Seq2Seq(TextToText):
@@ -151,18 +157,18 @@ class Seq2Seq(TextToText):
         *,
         source_tokenizer: Tokenizer | None = None,
         target_length: int | None = None,
-        smoothing: float = 0.1,
-        beams: int = 4,
-        **more: Any,
+        label_smoothing: float = 0.1,
+        num_beams: int = 4,
+        **text_options: Any,
     ) -> None:
         if source_tokenizer is not None:
             tokenizer = source_tokenizer.with_target(tokenizer.target)
-        super().__init__(tokenizer, length, smoothing=smoothing, beams=beams, **more)
+        super().__init__(tokenizer, length, label_smoothing=label_smoothing, num_beams=num_beams, **text_options)
         self.target_length = self.answer_length = target_length or length
         self.target_tokenizer = tokenizer.target
         self.end = _end_of(tokenizer)
-        for one in (tokenizer, tokenizer.target):
-            if one.pad_token_id is None:
+        for side_tokenizer in (tokenizer, tokenizer.target):
+            if side_tokenizer.pad_token_id is None:
                 raise InputError(
                     "An encoder–decoder needs a padding token of its own, and this tokenizer has none. "
                     'Add one: tok.add_special_tokens({"pad_token": "<pad>"}).'
@@ -221,11 +227,11 @@ class PromptedLM(TextToText):
         separator: str = "<|answer|>",
         new_token: bool = True,
         learn_source: bool = False,
-        smoothing: float = 0.0,
-        beams: int = 1,
-        **more: Any,
+        label_smoothing: float = 0.0,
+        num_beams: int = 1,
+        **text_options: Any,
     ) -> None:
-        super().__init__(tokenizer, length, smoothing=smoothing, beams=beams, **more)
+        super().__init__(tokenizer, length, label_smoothing=label_smoothing, num_beams=num_beams, **text_options)
         if not separator:
             raise InputError("separator is empty: the model could not see where the source ends.")
         self.separator, self.new_token, self.learn_source = separator, new_token, learn_source
@@ -244,12 +250,13 @@ class PromptedLM(TextToText):
         text = text_of(record, "source")
         source = self._prompt_ids(text)
         target = [*self.tokenizer.encode(text_of(record, "target"), add_special_tokens=False), self.end]
-        over = len(source) + len(target) - self.length
-        if over > 0:
+        excess = len(source) + len(target) - self.length
+        if excess > 0:
             if self.too_long == "drop":
                 return
-            places = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-            source = self._prompt_ids(text[: places[max(len(places) - over, 1) - 1][1]])  # first the source gives way
+            offsets = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+            end = offsets[max(len(offsets) - excess, 1) - 1][1]
+            source = self._prompt_ids(text[:end])  # first the source gives way
             target = target[: max(self.length - len(source), 0)]
         ids = np.asarray([*source, *target][: self.length], dtype=np.int32)
         labels = ids.copy()
@@ -284,9 +291,9 @@ class PromptedLM(TextToText):
         return super().training_module(model)
 
 
-def _beam_search(beams: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def _beam_search(num_beams: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """How the test is answered: by beam search, unless the options say otherwise."""
-    return {"num_beams": beams, "do_sample": False, **options}
+    return {"num_beams": num_beams, "do_sample": False, **options}
 
 
 def _end_of(tokenizer: Tokenizer) -> int:

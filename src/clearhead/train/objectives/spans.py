@@ -19,9 +19,9 @@ class SpanCorruption(RunningText):
     """The encoder reads `Thank you <extra_id_0> me to your party <extra_id_1> week . END`, the decoder learns to write
     `<extra_id_0> for inviting <extra_id_1> last <extra_id_2> END`.
 
-    density          the share of tokens that is cut out
-    span             the mean length of a span
-    final_sentinel   a last mark closes the target, as the paper prints it; T5's code goes without
+    noise_density      the share of tokens that is cut out
+    mean_span_length   of a span, in tokens
+    final_sentinel     a last mark closes the target, as the paper prints it; T5's code goes without
 
     Inputs are exactly `length` tokens long, their END counted, and targets `target_length`: blocks of text are as much
     longer as the cutting makes them shorter. Documents follow each other without a mark between them, as in T5.
@@ -36,22 +36,25 @@ class SpanCorruption(RunningText):
         tokenizer: Tokenizer,
         length: int,
         *,
-        density: float = 0.15,
-        span: float = 3.0,
+        noise_density: float = 0.15,
+        mean_span_length: float = 3.0,
         final_sentinel: bool = True,
     ) -> None:
         super().__init__(tokenizer, length, closing=None)
         check_length(length, 3)
-        if not 0 < density < 1 or span < 1:
-            raise InputError(f"density is {density} and span {span}; a share between 0 and 1, and at least one token.")
-        self.density, self.span, self.final_sentinel = density, span, final_sentinel
+        if not 0 < noise_density < 1 or mean_span_length < 1:
+            raise InputError(
+                f"noise_density is {noise_density} and mean_span_length {mean_span_length}; a share between 0 and 1, "
+                "and at least one token."
+            )
+        self.noise_density, self.mean_span_length, self.final_sentinel = noise_density, mean_span_length, final_sentinel
         self.end = special_id(tokenizer, "eos_token", "to close inputs and targets")
         self.sentinels = sentinels_of(tokenizer)
         needed = self.counts_for(self.block_length)[1] + final_sentinel
         if needed > len(self.sentinels):
             raise InputError(
                 f"Inputs of {length} tokens lose {needed - final_sentinel} spans, and need {needed} sentinels; the "
-                f"tokenizer has {len(self.sentinels)}. Lower length or density, or give it more (<extra_id_N>)."
+                f"tokenizer has {len(self.sentinels)}. Lower length or noise_density, or give it more (<extra_id_N>)."
             )
 
     @classmethod
@@ -63,8 +66,8 @@ class SpanCorruption(RunningText):
         """How many of so many tokens are cut out, and in how many spans."""
         if tokens < 2:
             return 0, 0
-        noise = min(max(round(tokens * self.density), 1), tokens - 1)
-        return noise, min(max(round(noise / self.span), 1), tokens - noise)
+        noise = min(max(round(tokens * self.noise_density), 1), tokens - 1)
+        return noise, min(max(round(noise / self.mean_span_length), 1), tokens - noise)
 
     def lengths_for(self, tokens: int) -> tuple[int, int]:
         """How long inputs and targets are, of so many tokens."""
@@ -89,16 +92,16 @@ class SpanCorruption(RunningText):
         kept, cut = random_parts(len(ids) - noise, spans, rng), random_parts(noise, spans, rng)
         inputs: list[np.ndarray] = []
         targets: list[np.ndarray] = []
-        here = 0
-        for n, (stays, goes) in enumerate(zip(kept, cut, strict=True)):  # the text begins with what stays
-            mark = self.sentinels[n : n + 1]
-            inputs += [ids[here : here + stays], mark]
-            targets += [mark, ids[here + stays : here + stays + goes]]
-            here += stays + goes
+        position = 0
+        for n, (kept_length, cut_length) in enumerate(zip(kept, cut, strict=True)):  # the text begins with what stays
+            sentinel = self.sentinels[n : n + 1]
+            inputs += [ids[position : position + kept_length], sentinel]
+            targets += [sentinel, ids[position + kept_length : position + kept_length + cut_length]]
+            position += kept_length + cut_length
         end = np.array([self.end])
         last = self.sentinels[spans : spans + self.final_sentinel]
         return {
-            "input_ids": np.concatenate((*inputs, ids[here:], end)),
+            "input_ids": np.concatenate((*inputs, ids[position:], end)),
             "labels": np.concatenate((*targets, last, end)),
         }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clearhead.train.data.table import Table
 
 OUTSIDE = "O"
-SUMS = ("words", "right", "names", "found", "true")  # what precision, recall and accuracy are made of
+SUMS = ("words", "correct", "gold", "predicted", "true_positives")  # what precision, recall and accuracy are made of
 
 
 class Tagging(SequenceObjective):
@@ -79,16 +79,16 @@ class Tagging(SequenceObjective):
     def encode(self, record: Record) -> Iterator[Example]:
         words, tags = self._read(record)
         numbers = [self.labels.number(record, "tags", tag) for tag in tags]
-        later = [self._inside(number) if self.all_pieces else IGNORED for number in numbers]
-        owner = np.repeat(np.arange(len(words)), [len(word) + 1 for word in words])  # of each character and its space
-        space = np.cumsum([len(word) + 1 for word in words]) - 1
-        owner[space] = -1
+        later_labels = [self._inside(number) if self.all_pieces else IGNORED for number in numbers]
+        word_at = np.repeat(np.arange(len(words)), [len(word) + 1 for word in words])  # of each character and its space
+        spaces = np.cumsum([len(word) + 1 for word in words]) - 1
+        word_at[spaces] = -1
 
         encoding = self.tokenizer(" ".join(words), return_special_tokens_mask=True, return_offsets_mapping=True)
         full = self.example(encoding, 0)
         added = np.asarray(encoding["special_tokens_mask"], dtype=bool)
         # a piece may begin with the space before its word, so its last character says whose it is
-        ends = [int(owner[end - 1]) if end > start else -1 for start, end in encoding["offset_mapping"]]
+        ends = [int(word_at[end - 1]) if end > start else -1 for start, end in encoding["offset_mapping"]]
         word_of = np.where(added, -1, ends)  # (pieces,); -1: special, or a space
         text = np.flatnonzero(~added)
         if not len(text):
@@ -103,7 +103,7 @@ class Tagging(SequenceObjective):
                 if word < 0:
                     continue
                 first[n] = word not in seen
-                labels[n] = numbers[word] if first[n] else later[word]
+                labels[n] = numbers[word] if first[n] else later_labels[word]
                 seen.add(word)
             if (labels == IGNORED).all():
                 continue  # the rest of a word that is too long by itself
@@ -157,10 +157,13 @@ class Tagging(SequenceObjective):
         """Precision, recall and F1 of whole names (where tags are of the kind B-X and I-X), and accuracy of words."""
         metrics = super().report(sums)
         if any(name[:2] in ("B-", "I-") for name in self.labels.names):
-            precision, recall = sums["true"] / max(sums["found"], 1), sums["true"] / max(sums["names"], 1)
-            f1 = 2 * sums["true"] / max(sums["found"] + sums["names"], 1)
+            precision, recall = (
+                sums["true_positives"] / max(sums["predicted"], 1),
+                sums["true_positives"] / max(sums["gold"], 1),
+            )
+            f1 = 2 * sums["true_positives"] / max(sums["predicted"] + sums["gold"], 1)
             metrics |= {"f1": f1, "precision": precision, "recall": recall}
-        return metrics | {"accuracy": sums["right"] / max(sums["words"], 1)}
+        return metrics | {"accuracy": sums["correct"] / max(sums["words"], 1)}
 
 
 def entity_sums(guesses: Sequence[str], tags: Sequence[str]) -> dict[str, float]:
