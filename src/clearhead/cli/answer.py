@@ -12,7 +12,7 @@ from clearhead.cli.loading import LoadOptions, named
 from clearhead.cli.options import with_group
 from clearhead.cli.predictions import check_out
 from clearhead.cli.style import MODEL_HELP, out, print_json, waiting
-from clearhead.cli.texts import STANDARD_INPUT, FileArguments, check_given, read_texts
+from clearhead.cli.texts import STANDARD_INPUT, FileArguments, check_argument, read_texts
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,31 +71,31 @@ def command(
     if question is None:
         _answer_rows(name, files, passage_column, options, loading, as_json)
         return
-    found = _given(question, passages, files, passage_column)
+    contexts = _read_contexts(question, passages, files, passage_column)
     pipe = loading.load(name)
     with waiting("Reading …"):
-        answers = _listed(pipe.answer(question, [passage.text for passage in found], **options))
+        answers = _listed(pipe.answer(question, [passage.text for passage in contexts], **options))
     if as_json:
-        print_json({"model": name, "question": question} | _full([_plain(one, found) for one in answers]))
+        print_json({"model": name, "question": question} | _full([_plain(answer, contexts) for answer in answers]))
         return
     for answer in answers:
-        _draw(answer, found[answer.passage].text, found[answer.passage].place if len(found) > 1 else "")
+        _draw(answer, contexts[answer.passage].text, contexts[answer.passage].place if len(contexts) > 1 else "")
 
 
-def _given(
+def _read_contexts(
     question: str, passages: list[str] | None, files: FileArguments, passage_column: str | None
 ) -> list[Passage]:
     """Where to look for the answer to one question."""
     from clearhead.cli.passages import Passage, read_passages
 
-    check_given(question, "question")
+    check_argument(question, "question")
     if files.out is not None or files.overwrite or passage_column is not None:
         option = "--passage-column" if passage_column is not None else "--out"
         raise InputError(f"{option} is for a file with a question in each row: leave QUESTION out.")
     if passages and files.file is not None:
         raise InputError("Give the passage or --file, not both.")
     if files.file is not None:
-        return read_passages(str(files.file), files.column, files.encoding, whole=True)
+        return read_passages(str(files.file), files.column, files.encoding, whole_paragraphs=True)
     if not passages:
         raise InputError(
             'There is no passage to find the answer in: clearhead answer "Who sat?" "A cat sat." '
@@ -107,7 +107,7 @@ def _given(
         return read_passages(STANDARD_INPUT, None, files.encoding)
     if files.encoding is not None:
         raise InputError("--encoding says how a file or standard input is written: it goes with --file or -.")
-    return [Passage(check_given(passage, "passage"), "passage", n) for n, passage in enumerate(passages, 1)]
+    return [Passage(check_argument(passage, "passage"), "passage", n) for n, passage in enumerate(passages, 1)]
 
 
 def _answer_rows(
@@ -128,8 +128,8 @@ def _answer_rows(
     pipe = loading.load(name)
 
     def predict(read: list[Read], _: list[int]) -> list[Any]:
-        questions, contexts = ([one[n] for one in read] for n in (0, 1))
-        return [_listed(found) for found in pipe.answer(questions, contexts, **options)]
+        questions, contexts = ([pair[n] for pair in read] for n in (0, 1))
+        return [_listed(answers) for answers in pipe.answer(questions, contexts, **options)]
 
     def show(read: Read, answers: list[Answer], many: bool) -> None:
         out().print(read[0], style="dim", markup=False)
@@ -137,14 +137,14 @@ def _answer_rows(
             _draw(answer, read[1])
 
     def plain(answers: list[Answer]) -> list[dict[str, Any]]:
-        return [_plain(one) for one in answers]
+        return [_plain(pair) for pair in answers]
 
     job = BatchJob("answer", "Answering", name, pipe, rows, predict, plain, options)
     job.run(files, as_json, _full if options["top_k"] > 1 else _best, _full, show)
 
 
-def _listed(found: Any) -> list[Answer]:
-    return found if isinstance(found, list) else [found]
+def _listed(answers: Any) -> list[Answer]:
+    return answers if isinstance(answers, list) else [answers]
 
 
 def _plain(answer: Answer, passages: list[Passage] | None = None) -> dict[str, Any]:
@@ -152,8 +152,8 @@ def _plain(answer: Answer, passages: list[Passage] | None = None) -> dict[str, A
     number = row.pop("passage")
     if passages is None:
         return row
-    found = passages[number]
-    return row | {"passage": number, "context": found.text, "source": found.source, "line": found.line}
+    passage = passages[number]
+    return row | {"passage": number, "context": passage.text, "source": passage.source, "line": passage.line}
 
 
 def _best(answers: list[dict[str, Any]]) -> dict[str, Any]:

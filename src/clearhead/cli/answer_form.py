@@ -16,25 +16,25 @@ _FLAGS = dict(zip(FORM_NAMES, ("--choice", "--regex", "--json-schema"), strict=T
 
 def grammar_of(form: Mapping[str, Any]) -> Any:
     """The grammar that the answer must fit; None without one."""
-    given = [name for name in FORM_NAMES if form[name] is not None and form[name] != []]
-    if not given:
+    names = [name for name in FORM_NAMES if form[name] is not None and form[name] != []]
+    if not names:
         return None
-    if len(given) > 1:
-        raise InputError(f"Give one form for the answer: {_FLAGS[given[0]]} or {_FLAGS[given[1]]}, not both.")
+    if len(names) > 1:
+        raise InputError(f"Give one form for the answer: {_FLAGS[names[0]]} or {_FLAGS[names[1]]}, not both.")
     from clearhead.generate import Grammar
 
-    value = form[given[0]]
-    if given[0] == "choices":
+    value = form[names[0]]
+    if names[0] == "choices":
         return Grammar.choices(value)
-    return Grammar.regex(value) if given[0] == "regex" else Grammar.json(_schema(value))
+    return Grammar.regex(value) if names[0] == "regex" else Grammar.json(_schema(value))
 
 
 def _schema(text_or_path: str) -> Any:
     """A schema from the words themselves, or from the file they name."""
     inline = text_or_path.lstrip()[:1] in ("{", "[", '"') or text_or_path.strip() in ("true", "false")
-    text, called = text_or_path, "The schema"
+    text, subject = text_or_path, "The schema"
     if not inline:
-        called = text_or_path
+        subject = text_or_path
         try:
             with Path(text_or_path).expanduser().open(encoding="utf-8") as file:
                 text = file.read(LONGEST_SCHEMA)
@@ -49,4 +49,4 @@ def _schema(text_or_path: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{called} is not valid JSON: {error}.") from None
+        raise InputError(f"{subject} is not valid JSON: {error}.") from None

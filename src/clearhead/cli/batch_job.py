@@ -55,8 +55,8 @@ class BatchJob:
         if files.out is not None:
             self.write(files, cells, as_json)
         elif as_json:
-            found, stopped = self.collect()
-            entries = [self._entry(read, result, full) for read, result in found]
+            results, stopped = self.collect()
+            entries = [self._entry(read, result, full) for read, result in results]
             print_json({"model": self.model} | (entries[0] if self.rows.is_one and entries else {"results": entries}))
             if stopped:
                 raise typer.Exit(INTERRUPTED)
@@ -78,8 +78,8 @@ class BatchJob:
                 watch(self.doing, done, self.rows.count)
                 began = time.monotonic()
                 numbers = [done + n for n, read in enumerate(chunk) if read]
-                found = iter(self._predicted([read for read in chunk if read], numbers) if numbers else [])
-                yield [(read, next(found) if read else None) for read in chunk]
+                results = iter(self._predicted([read for read in chunk if read], numbers) if numbers else [])
+                yield [(read, next(results) if read else None) for read in chunk]
                 done += len(chunk)
                 watch(self.doing, done, self.rows.count)
                 faster = CHUNK_SECONDS / max(time.monotonic() - began, 1e-3)
@@ -97,14 +97,14 @@ class BatchJob:
 
     def collect(self) -> tuple[list[tuple[Read, Any]], bool]:
         """Everything, or what there was when it was interrupted; and whether it was."""
-        found: list[tuple[Read, Any]] = []
+        results: list[tuple[Read, Any]] = []
         try:
             for chunk in self.chunks():
-                found += chunk
+                results += chunk
         except KeyboardInterrupt:
-            note(f"Stopped after {len(found):,} of {self.rows.count:,}.")
-            return found, True
-        return found, False
+            note(f"Stopped after {len(results):,} of {self.rows.count:,}.")
+            return results, True
+        return results, False
 
     def _show(self, show: Show) -> None:
         done, many = 0, self.rows.count > 1

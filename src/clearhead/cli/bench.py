@@ -128,9 +128,9 @@ def random_gpt2(**sizes: Any) -> Iterator[Path]:
         split = {"type": "WhitespaceSplit"}
         tokenizer = {"version": "1.0", "added_tokens": [], "pre_tokenizer": split, "model": model}
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
-        ends = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-        ends["tokenizer_class"] = "PreTrainedTokenizerFast"
-        (folder / "tokenizer_config.json").write_text(json.dumps(ends), encoding="utf-8")
+        tokenizer_config = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+        tokenizer_config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config), encoding="utf-8")
         yield folder
 
 
@@ -225,24 +225,24 @@ def all_sides(folder: Path, threads: int, peers: bool = True) -> list[BenchmarkS
 
 def peer_sides(library: str, folder: Path, long: int, threads: int) -> list[BenchmarkSide]:
     """A peer's sides, in a process of its own that waits for its turn."""
-    there = multiprocessing.get_context("spawn")
-    here, far = there.Pipe()
-    process = there.Process(target=_serve, args=(far, library, folder, long, threads), daemon=True)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, library, folder, long, threads), daemon=True)
     process.start()
-    far.close()
-    atexit.register(_dismiss, here, process)
-    found = here.recv()
-    if isinstance(found, str):
-        raise InputError(found)
+    theirs.close()
+    atexit.register(_dismiss, ours, process)
+    reply = ours.recv()
+    if isinstance(reply, str):
+        raise InputError(reply)
 
     def job(number: int, name: str) -> None:
-        here.send((number, name))
-        if (trouble := here.recv()) is not None:
-            raise InputError(f"{library} could not go on: {trouble}")
+        ours.send((number, name))
+        if (problem := ours.recv()) is not None:
+            raise InputError(f"{library} could not go on: {problem}")
 
     return [
         BenchmarkSide(library, precision, size, long, {name: partial(job, number, name) for name in jobs})
-        for number, (precision, size, jobs) in enumerate(found)
+        for number, (precision, size, jobs) in enumerate(reply)
     ]
 
 
@@ -290,8 +290,8 @@ def _torch_jobs(generate: Callable[..., Any], vocabulary: int, length: int) -> d
 
 
 def _ids(length: int, vocabulary: int) -> list[int]:
-    chance = random.Random(length)
-    return [chance.randrange(vocabulary - 1) for _ in range(length)]
+    rng = random.Random(length)
+    return [rng.randrange(vocabulary - 1) for _ in range(length)]
 
 
 def _bytes(model: Any) -> int:
@@ -299,7 +299,7 @@ def _bytes(model: Any) -> int:
     return sum(t.numel() * t.element_size() for t in [*model.parameters(), *model.buffers()])
 
 
-def show(results: list[DecodeMeasurement], against: str = "transformers float32") -> None:
+def show(results: list[DecodeMeasurement], baseline: str = "transformers float32") -> None:
     """The table: tokens per second, and how many times the given side."""
     from rich.table import Table
 
@@ -312,15 +312,15 @@ def show(results: list[DecodeMeasurement], against: str = "transformers float32"
     for name in dict.fromkeys(r.name for r in results):
         cells, read = [], ""
         for job in JOBS:
-            result, base = by.get((name, job)), by.get((against, job))
+            result, base = by.get((name, job)), by.get((baseline, job))
             ratio = f" ({result.tokens_per_second / base.tokens_per_second:.1f}×)" if result and base else ""
             cells.append(f"{result.tokens_per_second:.1f}{ratio}" if result else "")
             if result and result.gigabytes_per_second:
                 read = f"{result.gigabytes_per_second:.1f} GB/s"
         table.add_row(name, *cells, read)
     out().print(table)
-    if any(name == against for name, _ in by):
-        out().print(f"In brackets: times {against}.", style="dim")
+    if any(name == baseline for name, _ in by):
+        out().print(f"In brackets: times {baseline}.", style="dim")
 
 
 @app.command("decode")
@@ -357,7 +357,10 @@ def decode(
         with Progress(console=err(), transient=True, disable=not err().is_terminal) as progress:
             bar = progress.add_task("", total=total)
             results = in_turns(
-                sides, rounds, tuple(JOBS), lambda said: progress.update(bar, advance=1, description=said)
+                sides,
+                rounds,
+                tuple(JOBS),
+                lambda side_and_job: progress.update(bar, advance=1, description=side_and_job),
             )
     if as_json:
         data = {"threads": used, "bandwidth_gigabytes_per_second": speed, "results": [asdict(r) for r in results]}

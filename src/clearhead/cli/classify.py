@@ -13,7 +13,7 @@ from clearhead.cli.loading import CLASSIFIER, MASKED, LoadOptions
 from clearhead.cli.options import with_group
 from clearhead.cli.predictions import check_out
 from clearhead.cli.style import MODEL_HELP, out
-from clearhead.cli.texts import TEXTS_HELP, FileArguments, check_given, read_texts
+from clearhead.cli.texts import TEXTS_HELP, FileArguments, check_argument, read_texts
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,26 +66,32 @@ def command(
     rows = read_texts(texts, files, "classify", second=("--pair-column", pair_column))
     check_out(files, rows)
     if pair is not None:
-        check_given(pair, "second text")
-    own = _labels(labels, label)
-    if template is not None and own is None:
+        check_argument(pair, "second text")
+    custom_labels = _labels(labels, label)
+    if template is not None and custom_labels is None:
         raise InputError("--template is the sentence for labels of your own: it goes with --labels or --label.")
-    name = model or (CLASSIFIER if own is None else MASKED)
-    pipe = loading.load(name, CLASSIFIER if own is None else MASKED)
-    options: dict[str, Any] = {"labels": own, "template": template}
+    name = model or (CLASSIFIER if custom_labels is None else MASKED)
+    pipe = loading.load(name, CLASSIFIER if custom_labels is None else MASKED)
+    options: dict[str, Any] = {"labels": custom_labels, "template": template}
     options = {key: value for key, value in options.items() if value is not None}
 
     def predict(read: list[Read], _: list[int]) -> list[Any]:
-        first = [one[0] for one in read]
-        second = [one[1] for one in read] if len(rows.chosen) > 1 else None if pair is None else [pair] * len(first)
+        first = [texts_of_row[0] for texts_of_row in read]
+        second = (
+            [texts_of_row[1] for texts_of_row in read]
+            if len(rows.chosen) > 1
+            else None
+            if pair is None
+            else [pair] * len(first)
+        )
         return [scored[:top_k] for scored in pipe.classify(first, second, **options)]
 
     job = BatchJob(
         "classify", "Classifying", name, pipe, rows, predict, _plain, options | {"pair": pair, "top_k": top_k}
     )
-    several = top_k is not None or _kind(pipe, own) == "multi_label_classification"
-    full = partial(_cells, several=True)
-    job.run(files, as_json, full if several else _cells, full, _shown(pipe, own))
+    keeps_all = top_k is not None or _kind(pipe, custom_labels) == "multi_label_classification"
+    full = partial(_cells, keep_all=True)
+    job.run(files, as_json, full if keeps_all else _cells, full, _shown(pipe, custom_labels))
 
 
 def _labels(joined: str | None, single: list[str] | None) -> list[str] | None:
@@ -93,25 +99,25 @@ def _labels(joined: str | None, single: list[str] | None) -> list[str] | None:
         raise InputError("Give --labels or --label, not both.")
     if joined is None:
         return single or None
-    return [one.strip() for one in joined.split(",") if one.strip()]
+    return [label.strip() for label in joined.split(",") if label.strip()]
 
 
-def _kind(pipe: TextPipeline, own: list[str] | None) -> str | None:
-    return pipe.model.config.problem_type if own is None else None
+def _kind(pipe: TextPipeline, custom_labels: list[str] | None) -> str | None:
+    return pipe.model.config.problem_type if custom_labels is None else None
 
 
 def _plain(labels: list[Any]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in labels]
+    return [asdict(label) for label in labels]
 
 
-def _cells(labels: list[dict[str, Any]], several: bool = False) -> dict[str, Any]:
+def _cells(labels: list[dict[str, Any]], keep_all: bool = False) -> dict[str, Any]:
     """The best label; where several were asked for or may hold at once, all of them too."""
-    return dict(labels[0]) | ({"labels": labels} if several else {})
+    return dict(labels[0]) | ({"labels": labels} if keep_all else {})
 
 
-def _shown(pipe: TextPipeline, own: list[str] | None) -> Show:
-    numbers = _kind(pipe, own) == "regression"
-    widest = max(map(len, own or pipe.model.config.id2label.values()))
+def _shown(pipe: TextPipeline, custom_labels: list[str] | None) -> Show:
+    numbers = _kind(pipe, custom_labels) == "regression"
+    widest = max(map(len, custom_labels or pipe.model.config.id2label.values()))
 
     def show(read: Read, labels: list[Any], many: bool) -> None:
         from clearhead.views.terminal.results import draw_labels, label_line

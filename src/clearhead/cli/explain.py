@@ -10,7 +10,7 @@ import typer
 
 from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
 from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
-from clearhead.cli.texts import check_given
+from clearhead.cli.texts import check_argument
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def command(
     check_target(save, overwrite, browse, as_json, as_csv)
     text = _text(chosen, text, file)
     if second is not None:
-        check_given(second, "second text")
+        check_argument(second, "second text")
     model = model or DEFAULT
     pipe = load(model)
     for param in chosen.params:
@@ -146,21 +146,24 @@ def _list(pipe: Pipeline | None, as_json: bool) -> None:
 
     from clearhead.explain.questions import QUESTIONS
 
-    reasons = {name: None if pipe is None else one.fits(pipe) for name, one in QUESTIONS.items()}
+    reasons = {name: None if pipe is None else question.fits(pipe) for name, question in QUESTIONS.items()}
     if as_json:
-        rows = [one.to_dict() | ({} if pipe is None else {"unfit": reasons[name]}) for name, one in QUESTIONS.items()]
+        rows = [
+            question.to_dict() | ({} if pipe is None else {"unfit": reasons[name]})
+            for name, question in QUESTIONS.items()
+        ]
         print_json(rows)
         return
     console, longest = out(), max(map(len, QUESTIONS))
     group = ""
-    for name, one in QUESTIONS.items():
-        if one.group != group:
-            console.print(Text(("\n" if group else "") + one.group_title, style="bold"))
-            group = one.group
+    for name, question in QUESTIONS.items():
+        if question.group != group:
+            console.print(Text(("\n" if group else "") + question.group_title, style="bold"))
+            group = question.group
         if (reason := reasons[name]) is not None:
             console.print(Text(f"  {name:{longest}}  – {reason}", style="dim"))
             continue
-        line = Text.assemble((f"  {name:{longest}}  ", "cyan"), one.title, "  ", (one.help, "dim"))
+        line = Text.assemble((f"  {name:{longest}}  ", "cyan"), question.title, "  ", (question.help, "dim"))
         console.print(line, no_wrap=True, overflow="ellipsis")
     note('\nAsk:      clearhead explain saliency "A robot must obey"\nSet more: clearhead explain saliency --show')
 

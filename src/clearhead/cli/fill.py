@@ -44,7 +44,7 @@ def command(
     """
     rows = read_texts(texts, files, "fill", example='"The cat [MASK] on the mat."')
     check_out(files, rows)
-    pipe = loading.load(model, instead=MASKED)
+    pipe = loading.load(model, fallback=MASKED)
 
     _check_gaps(rows, pipe)
 

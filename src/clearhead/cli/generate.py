@@ -104,16 +104,19 @@ def command(
         InteractiveWriter(pipe, options, speed=speed).run(prompt)
         return
 
-    spelled = {name: value for name, value in (form | {"assistant_model": assistant}).items() if value}
+    form_given = {name: value for name, value in (form | {"assistant_model": assistant}).items() if value}
     if rows is not None:
-        predict, kept = writing.writer(pipe.generate, _given(options)), _given(options | {"grammar": None} | spelled)
+        predict, kept = (
+            writing.writer(pipe.generate, _without_none(options)),
+            _without_none(options | {"grammar": None} | form_given),
+        )
         job = BatchJob("generate", "Writing", model, pipe, rows, predict, list, kept, writing.FIRST_CHUNK)
         writing.run(job, files, as_json, "generated", "answers")
         return
     generation = pipe.start_generation(prompt, log_probs=as_json, **options)
     interrupted = _write(generation, None if as_json else "" if pipe.model.is_encoder_decoder else prompt or "")
     if as_json:
-        print_json(_as_dict(model, prompt, generation) | {"options": options_of(generation) | spelled})
+        print_json(_as_dict(model, prompt, generation) | {"options": options_of(generation) | form_given})
     else:
         _show(generation, interrupted)
     if interrupted:
@@ -122,7 +125,7 @@ def command(
         note(speed_of(generation))
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _without_none(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -146,13 +149,13 @@ def _read_prompt(prompts: list[str] | None, files: FileArguments) -> str | None:
     return prompt
 
 
-def _write(generation: TextGeneration, before: str | None) -> bool:
-    """Write to the end, or until it is interrupted: then True. before: what is shown in front; None: show nothing."""
+def _write(generation: TextGeneration, prefix: str | None) -> bool:
+    """Write to the end, or until it is interrupted: then True. prefix: what is shown in front; None: show nothing."""
     try:
-        if generation.streams and before is not None:
-            _stream(generation, before)
+        if generation.streams and prefix is not None:
+            _stream(generation, prefix)
         else:  # token by token, so that an interrupt leaves what was written
-            with nullcontext() if before is None else waiting("Writing …"):
+            with nullcontext() if prefix is None else waiting("Writing …"):
                 for _ in generation.pieces():
                     pass
     except KeyboardInterrupt:
@@ -172,11 +175,11 @@ def _show(generation: TextGeneration, interrupted: bool) -> None:
         )
 
 
-def _stream(generation: TextGeneration, before: str) -> None:
+def _stream(generation: TextGeneration, prefix: str) -> None:
     """Show the text as it comes; on a terminal the prompt is paler than what the model adds."""
-    if before:
+    if prefix:
         pale = out().is_terminal and not out().legacy_windows
-        sys.stdout.write(f"\x1b[2m{before}\x1b[0m" if pale else before)
+        sys.stdout.write(f"\x1b[2m{prefix}\x1b[0m" if pale else prefix)
     try:
         for piece in generation.pieces():
             sys.stdout.write(piece)

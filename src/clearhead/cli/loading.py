@@ -30,16 +30,16 @@ class LoadOptions:
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None
 
-    def load(self, name: str, instead: str = "", task: str | None = None) -> TextPipeline:
-        """instead: the shipped model that would do, for who has no network."""
-        return open_model(name, task, self.dtype, self.device, self.revision, instead=instead)
+    def load(self, name: str, fallback: str = "", task: str | None = None) -> TextPipeline:
+        """fallback: the shipped model that would do, for who has no network."""
+        return open_model(name, task, self.dtype, self.device, self.revision, fallback=fallback)
 
 
-def named(model: str | None, what: str, recipe: str, data: str, example: str) -> str:
+def named(model: str | None, kind: str, recipe: str, data: str, example: str) -> str:
     """The model's name, of a verb for which none ships."""
     if model is None:
         raise InputError(
-            f"No {what} ships with Clearhead. Train one (clearhead train {recipe} {data}) and name it with "
+            f"No {kind} ships with Clearhead. Train one (clearhead train {recipe} {data}) and name it with "
             f"--model runs/{recipe}/model, or name one from the hub: --model {example}"
         )
     return model

@@ -10,7 +10,7 @@ import typer
 
 from clearhead.cli.options import SourceLanguage, TargetLanguage
 from clearhead.cli.style import DEFAULT, MODEL_HELP, err, note, open_model, out, print_json, table_of
-from clearhead.cli.texts import check_given
+from clearhead.cli.texts import check_argument
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,16 +55,16 @@ def command(
       clearhead next "The robot" --steps 5 --top-k 3
     """
     if text is not None:
-        check_given(text)
+        check_argument(text)
     pipe = open_model(model, dtype=dtype, device=device, revision=revision)
     progress = TextInProgress(pipe, text, target, src_lang, tgt_lang)
     if steps is not None:
         steps_shown = list(_greedy(progress, top_k, steps))
         if as_json:
-            print_json({"model": model, "text": progress.text, "steps": [one.to_dict() for one in steps_shown]})
+            print_json({"model": model, "text": progress.text, "steps": [finding.to_dict() for finding in steps_shown]})
             return
-        for n, one in enumerate(steps_shown):
-            _show(one, progress, numbered=False, first=n == 0)
+        for n, finding in enumerate(steps_shown):
+            _show(finding, progress, numbered=False, first=n == 0)
         out().print(progress.text, markup=False, soft_wrap=True)
         return
     if as_json:
@@ -121,15 +121,15 @@ class TextInProgress:
 
         reads = self._encoded is not None
         start = int(self._start[0, 0]) if reads else None
-        given = self._encoded if self._encoded is not None else self._start
-        self._session = DecodingSession(self.pipe.model, given, None, 64, start)
+        prompt_ids = self._encoded if self._encoded is not None else self._start
+        self._session = DecodingSession(self.pipe.model, prompt_ids, None, 64, start)
         self._check_length(self._start.shape[1] + len(self.chosen))
         rest = [*(self._start[0, 1:].tolist() if reads else []), *self.chosen]
         with torch.no_grad():
             scores = self._session.prefill()[0]
             self._scores = [scores]  # after the prompt, and after each chosen token
             if rest:
-                more = self._session.append(torch.tensor([rest], device=given.device))[0]
+                more = self._session.append(torch.tensor([rest], device=prompt_ids.device))[0]
                 after = [*scores[None], *more]
                 self._scores = after[len(rest) - len(self.chosen) :]
 

@@ -30,38 +30,40 @@ class Passage:
         return f"{self.source}:{self.line}"
 
 
-def read_passages(where: str, column: str | None, encoding: str | None, whole: bool = False) -> list[Passage]:
+def read_passages(
+    path_or_dash: str, column: str | None, encoding: str | None, whole_paragraphs: bool = False
+) -> list[Passage]:
     """A folder's files by their paragraphs, a table by its rows, any other file by its lines.
 
-    whole   any other file by its paragraphs too, and no paragraph is cut: for who reads windows of it
+    whole_paragraphs  any other file by its paragraphs too, and no paragraph is cut: for who reads windows of it
     """
     from clearhead.hub import user_path
 
-    path = user_path(where)
-    if where != STANDARD_INPUT and not path.exists():
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    path = user_path(path_or_dash)
+    if path_or_dash != STANDARD_INPUT and not path.exists():
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(
-            f"{path} does not exist.{did_you_mean(path.name, beside)} Give a file, a folder, or - for lines."
+            f"{path} does not exist.{did_you_mean(path.name, siblings)} Give a file, a folder, or - for lines."
         )
     if column is not None and not _is_table(path):
         raise InputError("--column names a column of a table: a .csv, .tsv or .jsonl file.")
-    if where == STANDARD_INPUT:
+    if path_or_dash == STANDARD_INPUT:
         lines = enumerate(standard_input_lines(encoding), 1)
-        found = [Passage(line, "standard input", n) for n, line in lines]
+        passages = [Passage(line, "standard input", n) for n, line in lines]
     elif path.is_dir():
-        found = list(_folder(path, encoding or "utf-8", whole))
+        passages = list(_folder(path, encoding or "utf-8", whole_paragraphs))
     elif _is_table(path):
-        found = list(_rows(path, column, encoding))
-    elif whole:
-        found = list(_paragraphs(path, encoding or "utf-8", whole))
+        passages = list(_rows(path, column, encoding))
+    elif whole_paragraphs:
+        passages = list(_paragraphs(path, encoding or "utf-8", whole_paragraphs))
     else:
         from clearhead.text.text_files import lines as lines_of
 
-        every = lines_of(path, encoding or "utf-8", lambda _: None)
-        found = [Passage(line.strip(), str(path), n) for n, line in every if line.strip()]
-    if not found:
-        raise InputError(f"There is nothing to read in {where}: it is empty.")
-    return found
+        numbered_lines = lines_of(path, encoding or "utf-8", lambda _: None)
+        passages = [Passage(line.strip(), str(path), n) for n, line in numbered_lines if line.strip()]
+    if not passages:
+        raise InputError(f"There is nothing to read in {path_or_dash}: it is empty.")
+    return passages
 
 
 def _is_table(path: Path) -> bool:
@@ -79,37 +81,37 @@ def _rows(path: Path, column: str | None, encoding: str | None) -> Iterator[Pass
             yield Passage(read[0], str(path), line)
 
 
-def _folder(folder: Path, encoding: str, whole: bool) -> Iterator[Passage]:
+def _folder(folder: Path, encoding: str, whole_paragraphs: bool) -> Iterator[Passage]:
     paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in DOCUMENTS and p.is_file())
     paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
     if not paths:
         raise InputError(f"{folder} holds no file that ends in {', '.join(DOCUMENTS)}.")
     for path in paths:
         try:
-            yield from list(_paragraphs(path, encoding, whole))
+            yield from list(_paragraphs(path, encoding, whole_paragraphs))
         except InputError as error:
             note(f"Left out: {error}")
 
 
-def _paragraphs(path: Path, encoding: str, whole: bool) -> Iterator[Passage]:
+def _paragraphs(path: Path, encoding: str, whole_paragraphs: bool) -> Iterator[Passage]:
     """What stands between empty lines."""
     from clearhead.text.text_files import characters
 
     text = "".join(characters(path, encoding, lambda _: None))
-    at = 0
+    paragraph_start = 0
     for end, after in [*((m.start(), m.end()) for m in _BETWEEN.finditer(text)), (len(text), len(text))]:
-        for start, stop in [(at, end)] if whole else _cuts(text, at, end):
+        for start, stop in [(paragraph_start, end)] if whole_paragraphs else _cuts(text, paragraph_start, end):
             if shown := text[start:stop].strip():
                 first = start + len(text[start:stop]) - len(text[start:stop].lstrip())
                 yield Passage(shown, str(path), text.count("\n", 0, first) + 1)
-        at = after
+        paragraph_start = after
 
 
 def _cuts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The same stretch of text in parts that are short enough, cut after a sentence or at least a word."""
     while end - start > LONGEST:
         ends = [[m.end() for m in pattern.finditer(text, start + LONGEST // 2, start + LONGEST)] for pattern in _ENDS]
-        cut = next((found[-1] for found in ends if found), start + LONGEST)
+        cut = next((positions[-1] for positions in ends if positions), start + LONGEST)
         yield start, cut
         start = cut
     yield start, end

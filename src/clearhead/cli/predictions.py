@@ -94,7 +94,9 @@ class PredictionFile:
         with atomic_paths(self.target) as [path], path.open("w", encoding="utf-8", newline="") as file:
             pairs = zip(rows.rows(), self.results(), strict=True)
             full = ((row, {} if result is None else cells(result)) for row, result in pairs)
-            renamed = ((row, {names[name]: value for name, value in found.items()}) for row, found in full)
+            renamed = (
+                (row, {names[name]: value for name, value in result_cells.items()}) for row, result_cells in full
+            )
             _write(file, self.target.suffix.lower(), [*rows.columns, *names.values()], renamed)
         _part(self.target).unlink(missing_ok=True)
         return list(names.values())[: 1 if self.target.suffix.lower() == ".txt" else None]
@@ -104,16 +106,16 @@ def _write(
     file: TextIO, ending: str, columns: list[str], rows: Iterable[tuple[dict[str, Any], dict[str, Any]]]
 ) -> None:
     if ending in JSON_LINES:
-        for row, found in rows:
-            file.write(json.dumps(row | found, ensure_ascii=False) + "\n")
+        for row, result_cells in rows:
+            file.write(json.dumps(row | result_cells, ensure_ascii=False) + "\n")
     elif ending == ".txt":  # the result alone, a line each
-        for _, found in rows:
-            file.write(" ".join(_cell(next(iter(found.values()), "")).split()) + "\n")
+        for _, result_cells in rows:
+            file.write(" ".join(_cell(next(iter(result_cells.values()), "")).split()) + "\n")
     else:
         write_row = csv.writer(file, lineterminator="\n").writerow if ending == ".csv" else _tab_separated(file)
         write_row(columns)
-        for row, found in rows:
-            cells = row | found
+        for row, result_cells in rows:
+            cells = row | result_cells
             write_row([_cell(cells.get(name)) for name in columns])
 
 
@@ -158,14 +160,14 @@ def _done(file: BinaryIO, part: Path, job: Mapping[str, Any], overwrite: bool) -
         return None
     file.seek(0)
     try:
-        begun = json.loads(file.readline())
+        header = json.loads(file.readline())
     except ValueError:
-        begun = None
-    if not isinstance(begun, dict) or "input" not in begun:
+        header = None
+    if not isinstance(header, dict) or "input" not in header:
         if overwrite:
             return None
         raise InputError(f"{part} is in the way, and not of a job that was stopped. Move it, or add --overwrite.")
-    changed = [_CHANGED[key] for key in _CHANGED if begun.get(key) != job[key]]
+    changed = [_CHANGED[key] for key in _CHANGED if header.get(key) != job[key]]
     if changed and overwrite:
         return None
     if changed:

@@ -11,7 +11,7 @@ from clearhead.cli.batch_job import INTERRUPTED, BatchJob, Read
 from clearhead.cli.loading import ENCODER, LoadOptions
 from clearhead.cli.options import with_group
 from clearhead.cli.style import MODEL_HELP, note, out, print_json
-from clearhead.cli.texts import STANDARD_INPUT, check_given, rows_of_list
+from clearhead.cli.texts import STANDARD_INPUT, check_argument, rows_of_list
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def command(
 
       clearhead search "late delivery" reviews.csv --column text --json
     """
-    check_given(query, "query")
+    check_argument(query, "query")
     if not keep and cache is not None:
         raise InputError("--cache says where vectors are kept, and --no-keep that none are. Leave one out.")
     from clearhead.cli.passages import read_passages

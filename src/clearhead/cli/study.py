@@ -64,7 +64,7 @@ def sentiment_command(
         if value and not fine_tune:
             raise InputError(f"{option} is about fine-tuning: it goes with --fine-tune.")
     check_target(save, overwrite, browse, as_json, as_csv)
-    pipe = open_model(model, task="features", device=device, instead=MASKED)
+    pipe = open_model(model, task="features", device=device, fallback=MASKED)
     from clearhead.studies import sentiment
     from clearhead.studies.frozen import default_cache
 
@@ -103,7 +103,7 @@ def features_command(
       clearhead study features --train train.conll --test test.conll
     """
     check_target(save, overwrite, browse, as_json, as_csv)
-    pipe = open_model(model, task="features", device=device, instead=MASKED)
+    pipe = open_model(model, task="features", device=device, fallback=MASKED)
     from clearhead.studies import features
 
     with progress() as on_progress:
@@ -135,7 +135,7 @@ def similarity_command(
       clearhead study similarity --model sentence-transformers/all-MiniLM-L6-v2
     """
     check_target(save, overwrite, browse, as_json, as_csv)
-    pipe = open_model(model, task="features", device=device, instead=MASKED)
+    pipe = open_model(model, task="features", device=device, fallback=MASKED)
     from clearhead.studies import similarity
 
     with progress() as on_progress:

@@ -47,8 +47,8 @@ def table_of(words: dict[str, str]) -> Table:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
-    for word, does in words.items():
-        table.add_row(Text(word), Text(does))
+    for word, meaning in words.items():
+        table.add_row(Text(word), Text(meaning))
     return table
 
 
@@ -73,16 +73,16 @@ class _NoteHandler(logging.Handler):
         note(f"Note: {record.getMessage()}")
 
 
-def _with_shipped(error: CheckpointError, name: str, instead: str) -> CheckpointError:
+def _with_shipped(error: CheckpointError, name: str, fallback: str) -> CheckpointError:
     """The error, naming the shipped model that would do for this verb, where the one that was asked for is not here."""
     from clearhead import zoo
     from clearhead.hub import user_path
 
-    if user_path(name).exists() or name in zoo.cards() or not instead:
+    if user_path(name).exists() or name in zoo.cards() or not fallback:
         return error
     guess = zoo.shipped_instead(zoo.stand_in(name))
     message = str(error).replace(guess, "") if guess else str(error)
-    return CheckpointError(f"{message}{zoo.shipped_instead(instead)}")
+    return CheckpointError(f"{message}{zoo.shipped_instead(fallback)}")
 
 
 def open_model(
@@ -92,11 +92,11 @@ def open_model(
     device: str | None = None,
     revision: str | None = None,
     quantize: str | None = None,
-    instead: str = DEFAULT,
+    fallback: str = DEFAULT,
 ) -> TextPipeline:
     """Load a model with a spinner; say so where its weights are random.
 
-    instead   the shipped model that would do, to be named where this one is not here; "" where none would
+    fallback  the shipped model that would do, to be named where this one is not here; "" where none would
     """
     logger = logging.getLogger("clearhead")
     if not logger.handlers:
@@ -109,7 +109,7 @@ def open_model(
         try:
             pipe: TextPipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
         except CheckpointError as error:
-            raise _with_shipped(error, name, instead) from None
+            raise _with_shipped(error, name, fallback) from None
     if name in zoo.cards() and name.startswith("random-"):
         note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
     return pipe

@@ -46,7 +46,7 @@ def command(
     check_out(files, rows)
     pipe = loading.load(name)
     writing.check_options(options, pipe.model.generation)
-    asked = {key: value for key, value in options.items() if value is not None}
-    predict = writing.writer(pipe.summarize, asked)
-    job = BatchJob("summarize", "Summing up", name, pipe, rows, predict, list, asked, writing.FIRST_CHUNK)
+    given_options = {key: value for key, value in options.items() if value is not None}
+    predict = writing.writer(pipe.summarize, given_options)
+    job = BatchJob("summarize", "Summing up", name, pipe, rows, predict, list, given_options, writing.FIRST_CHUNK)
     writing.run(job, files, as_json, "summary", "summaries")

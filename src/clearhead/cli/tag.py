@@ -49,13 +49,13 @@ def command(
     def predict(read: list[Read], _: list[int]) -> list[Any]:
         return pipe.tag([text for (text,) in read], words=words)
 
-    def cells(found: list[dict[str, Any]]) -> dict[str, Any]:
-        return {"words" if words else "entities": found}
+    def cells(entities: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"words" if words else "entities": entities}
 
-    def show(read: Read, found: list[Any], many: bool) -> None:
+    def show(read: Read, entities: list[Any], many: bool) -> None:
         from clearhead.views.terminal.results import draw_entities, draw_words
 
-        out().print(draw_words(found) if words else draw_entities(read[0], found, out().is_terminal))
+        out().print(draw_words(entities) if words else draw_entities(read[0], entities, out().is_terminal))
         if many:
             out().print()
 
@@ -63,5 +63,5 @@ def command(
     job.run(files, as_json, cells, cells, show)
 
 
-def _plain(found: list[Any]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in found]
+def _plain(entities: list[Any]) -> list[dict[str, Any]]:
+    return [asdict(entity) for entity in entities]

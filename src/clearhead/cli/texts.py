@@ -70,11 +70,11 @@ class TextRows:
     meanings: tuple[str, ...] = ("text",)
     is_one: bool = False
     file: _File | None = None
-    given: tuple[dict[str, Any], ...] = ()  # where there is no file
+    in_memory: tuple[dict[str, Any], ...] = ()  # where there is no file
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row as the input has it."""
-        return iter(self.given) if self.file is None else (row for _, row in self.file.rows())
+        return iter(self.in_memory) if self.file is None else (row for _, row in self.file.rows())
 
     def check_unchanged(self) -> None:
         """The file is read more than once: it must be the same each time."""
@@ -84,8 +84,8 @@ class TextRows:
     def inputs(self) -> Iterator[tuple[str, ...]]:
         """What the model reads of every row. Without any text in one of the columns there is nothing to read: ()."""
         for row in self.rows():
-            found = tuple(row.get(name) or "" for name in self.chosen)
-            yield found if all(text.strip() for text in found) else ()
+            texts = tuple(row.get(name) or "" for name in self.chosen)
+            yield texts if all(text.strip() for text in texts) else ()
 
 
 def read_texts(
@@ -111,25 +111,25 @@ def read_texts(
         )
     if list(texts) == [STANDARD_INPUT]:
         return rows_of_list("standard input", standard_input_lines(files.encoding))
-    return rows_of_list("the texts", [check_given(text) for text in texts], len(texts) == 1)
+    return rows_of_list("the texts", [check_argument(text) for text in texts], len(texts) == 1)
 
 
-def check_given(text: str, what: str = "text") -> str:
+def check_argument(text: str, name: str = "text") -> str:
     """A text on the command line, if it is one."""
     if text == STANDARD_INPUT:
-        raise InputError(f"'-' stands for the lines of standard input, and cannot be the {what} here.")
+        raise InputError(f"'-' stands for the lines of standard input, and cannot be the {name} here.")
     if not text.strip():
-        raise InputError(f"The {what} is empty. Give at least one word.")
+        raise InputError(f"The {name} is empty. Give at least one word.")
     return text
 
 
 def standard_input_lines(encoding: str | None = None) -> list[str]:
     """The lines that hold something."""
     lines = standard_input(encoding).split("\n")
-    found = [line.removesuffix("\r") for line in lines if line.strip()]
-    if not found:
+    kept = [line.removesuffix("\r") for line in lines if line.strip()]
+    if not kept:
         raise InputError("Standard input is empty. Give it lines of text: clearhead … - < texts.txt")
-    return found
+    return kept
 
 
 def standard_input(encoding: str | None = None) -> str:
@@ -172,7 +172,7 @@ def rows_of_list(name: str, texts: Sequence[str], is_one: bool = False) -> TextR
     """Texts that are there, a row each."""
     rows = tuple({"text": text} for text in texts)
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-    return TextRows(name, ["text"], len(rows), digest, ("text",), is_one=is_one, given=rows)
+    return TextRows(name, ["text"], len(rows), digest, ("text",), is_one=is_one, in_memory=rows)
 
 
 # ---- files
@@ -183,7 +183,7 @@ def _from_file(files: FileArguments, meanings: tuple[str, ...], second: tuple[st
 
     path = user_path(files.file or "")
     file = _File(path, _format(path), files.encoding or "utf-8", _is_position(files.column))
-    asked = [("--column", files.column), *([second] if second and (second[1] or len(meanings) > 1) else [])]
+    column_options = [("--column", files.column), *([second] if second and (second[1] or len(meanings) > 1) else [])]
     names: dict[str, None] = {}
     chosen: tuple[str, ...] = ()
     count = 0
@@ -191,16 +191,18 @@ def _from_file(files: FileArguments, meanings: tuple[str, ...], second: tuple[st
         names |= dict.fromkeys(row)
         _check_characters(row, f"{path}:{line}")
         if not count:
-            usual = [*meanings, "pair"]
-            for n, one in enumerate(asked):
-                chosen = (*chosen, _column(row, *one, usual[n], path, chosen))
+            default_names = [*meanings, "pair"]
+            for n, column_option in enumerate(column_options):
+                chosen = (*chosen, _column(row, *column_option, default_names[n], path, chosen))
         for name in chosen:
             _check_cell(row, name, f"{path}:{line}")
         count += 1
     if not count:
         raise InputError(f"There is nothing to read in {path}: it is empty, or has a header alone.")
     if len(set(chosen)) < len(chosen):
-        raise InputError(f"--column and {asked[1][0]} name the same column, {chosen[0]}. The two texts stand in two.")
+        raise InputError(
+            f"--column and {column_options[1][0]} name the same column, {chosen[0]}. The two texts stand in two."
+        )
     meanings = (*meanings, "pair")[: len(chosen)]
     return TextRows(str(path), list(names), count, file.digest(), chosen, meanings, file=file)
 
@@ -224,8 +226,8 @@ class _File:
     def digest(self) -> str:
         from clearhead.train.data.file_paths import file_digest
 
-        how = json.dumps([self.format, self.encoding, self.has_no_header])
-        return hashlib.sha256(file_digest(self.path) + how.encode()).hexdigest()
+        settings = json.dumps([self.format, self.encoding, self.has_no_header])
+        return hashlib.sha256(file_digest(self.path) + settings.encode()).hexdigest()
 
 
 _ALSO_CALLED = {"context": "passage"}  # SQuAD's word and that of the command line
@@ -237,10 +239,12 @@ def _format(path: Path) -> str:
 
     if not path.is_file():
         if path.exists():
-            what = "is a folder; give one of its files" if path.is_dir() else "is no plain file; for a pipe, give '-'"
-            raise InputError(f"{path} {what}.")
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise InputError(f"{path} does not exist.{did_you_mean(path.name, beside)}")
+            problem = (
+                "is a folder; give one of its files" if path.is_dir() else "is no plain file; for a pipe, give '-'"
+            )
+            raise InputError(f"{path} {problem}.")
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise InputError(f"{path} does not exist.{did_you_mean(path.name, siblings)}")
     format = ENDINGS.get(ending_of(path))
     if format is None or format == "conll":
         raise InputError(f"{path.name} does not say by its ending what it holds: {_KINDS}.")
@@ -251,36 +255,31 @@ def _is_position(column: str | None) -> bool:
     return column is not None and column.isdecimal()
 
 
-def _column(row: dict[str, Any], option: str, name: str | None, usual: str, path: Path, taken: tuple[str, ...]) -> str:
-    """The name of a column, from what was said or from what there is beside those that are taken."""
-    names = list(row)
-    if name is None and len(names) == 1:
-        return names[0]
-    wanted = usual if name is None else f"column_{name}" if _is_position(name) and "column_0" in row else name
-    if name is None and wanted not in row:
-        wanted = _ALSO_CALLED.get(usual, usual)
-    if wanted in row:
-        return wanted
+            default_names = [*meanings, "pair"]
+            for n, column_option in enumerate(column_options):
+                chosen = (*chosen, _column(row, *column_option, default_names[n], path, chosen))
     shown = ", ".join(names)
     if name is None:
         example = next((other for other in names if other not in taken), "NAME")
         raise InputError(
-            f"{path} has no column {usual!r}. Say which one is meant: {option} {example}. It has: {shown}."
+            default_names = [*meanings, "pair"]
+            for n, column_option in enumerate(column_options):
+                chosen = (*chosen, _column(row, *column_option, default_names[n], path, chosen))
         )
     raise InputError(f"{path} has no column {name!r}.{did_you_mean(name, names)} It has: {shown}.")
 
 
-def _check_cell(row: dict[str, Any], name: str, where: str) -> None:
+def _check_cell(row: dict[str, Any], name: str, location: str) -> None:
     if name not in row:
-        raise InputError(f"{where} has no {name!r}, which the rows before it have. It has: {', '.join(row)}.")
+        raise InputError(f"{location} has no {name!r}, which the rows before it have. It has: {', '.join(row)}.")
     if row[name] is not None and not isinstance(row[name], str):
-        raise InputError(f"{where}: {name} holds a {type(row[name]).__name__}, not a text.")
+        raise InputError(f"{location}: {name} holds a {type(row[name]).__name__}, not a text.")
 
 
-def _check_characters(row: dict[str, Any], where: str) -> None:
+def _check_characters(row: dict[str, Any], location: str) -> None:
     """JSON can spell the half of a character, which no file can hold."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
-        raise InputError(f"{where} holds a lone surrogate ({half!r}), which is no character. Take it out.") from None
+        raise InputError(f"{location} holds a lone surrogate ({half!r}), which is no character. Take it out.") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.style import DEFAULT, note, out, print_json, waiting
-from clearhead.cli.texts import check_given
+from clearhead.cli.texts import check_argument
 
 if TYPE_CHECKING:
     from clearhead.text import Tokenizer
@@ -52,9 +52,9 @@ def command(
             raise InputError(f"{option} is about a tokenizer to be trained: it goes with --train FILE.")
     if text is None:
         raise InputError('Give a text to tokenize: clearhead tokenize "some words".')
-    check_given(text)
+    check_argument(text)
     if pair is not None:
-        check_given(pair, "second text")
+        check_argument(pair, "second text")
     with waiting(f"Loading the tokenizer of {model} …"):
         tokenizer = _tokenizer_of(model, revision)
     encoding = tokenizer(text, pair, add_special_tokens=special, return_offsets_mapping=True)
@@ -101,9 +101,11 @@ def _train(files: list[Path], kind: str, vocab_size: int, folder: Path) -> None:
     folder = folder.expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already and not empty. Choose a new folder.")
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):  # before the work, and not after it
-        raise InputError(f"{folder} cannot be made: {there} is no folder that you may write to. Choose another place.")
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):  # before the work, and not after it
+        raise InputError(
+            f"{folder} cannot be made: {existing} is no folder that you may write to. Choose another place."
+        )
     tokenizer = train_tokenizer(files, kind=kind, vocab_size=vocab_size)
     tokenizer.save(folder)
     note(f"{len(tokenizer):,} pieces, saved in {folder}")

@@ -249,11 +249,11 @@ class _View:
         return _picture(self.history, self.console, time.monotonic() - self.newest, words)
 
 
-def _picture(history: RunHistory, console: Console, since: float, footer: Text) -> RenderableType:
+def _picture(history: RunHistory, console: Console, idle_seconds: float, footer: Text) -> RenderableType:
     from clearhead.views.training import draw
 
     height = console.height - 1 if console.is_terminal else 50
-    return draw(history, console.width, height, since, None if history.end else footer)
+    return draw(history, console.width, height, idle_seconds, None if history.end else footer)
 
 
 class _Above(FileProxy):
@@ -267,30 +267,30 @@ class _Above(FileProxy):
         return False
 
 
-def _on_signals(say: Callable[[], object]) -> bool:
+def _on_signals(announce: Callable[[], object]) -> bool:
     """Say something at Ctrl-C; be silent from then on where the terminal is closed. The rest is left to the loop, which
     listens while it takes steps."""
     if threading.current_thread() is threading.main_thread():
-        _before(signal.SIGINT, say)
+        _prepend_handler(signal.SIGINT, announce)
         if hasattr(signal, "SIGHUP"):
             terminals = [number for number in (1, 2) if os.isatty(number)]  # asked of a closed one, it says no
-            _before(signal.SIGHUP, lambda: _silence(terminals))
+            _prepend_handler(signal.SIGHUP, lambda: _redirect_to_devnull(terminals))
     return True
 
 
-def _before(number: signal.Signals, act: Callable[[], object]) -> None:
+def _prepend_handler(number: signal.Signals, first: Callable[[], object]) -> None:
     """Do something before what is done at a signal, unless it is ignored."""
-    acts = signal.getsignal(number)
-    if callable(acts):
+    handler = signal.getsignal(number)
+    if callable(handler):
 
         def both(number: int, frame: FrameType | None) -> None:
-            act()
-            acts(number, frame)
+            first()
+            handler(number, frame)
 
         signal.signal(number, both)
 
 
-def _silence(descriptors: list[int]) -> None:
+def _redirect_to_devnull(descriptors: list[int]) -> None:
     """What is written to a terminal that is gone would be an error: it goes nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in descriptors:
@@ -366,11 +366,13 @@ def _watch(folder: Path) -> None:
         from clearhead.train.engine.log import read_log
 
     def picture() -> RenderableType:
-        since = time.time() - path.stat().st_mtime
-        quiet = f"Nothing new for {roughly(since)}: has the run been stopped?" if since > SILENT else ""
+        idle_seconds = time.time() - path.stat().st_mtime
+        quiet = f"Nothing new for {roughly(idle_seconds)}: has the run been stopped?" if idle_seconds > SILENT else ""
         history = history_of(read_log(path))
         ended[0] = bool(history.end)
-        return _picture(history, console, since, Text(quiet or "Ctrl-C ends the view; the run goes on.", style="dim"))
+        return _picture(
+            history, console, idle_seconds, Text(quiet or "Ctrl-C ends the view; the run goes on.", style="dim")
+        )
 
     from rich.live import Live
 

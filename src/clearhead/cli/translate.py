@@ -53,8 +53,8 @@ def command(
     check_out(files, rows)
     pipe = loading.load(model, TRANSLATOR)
     writing.check_options(options, pipe.model.generation)
-    asked = {name: value for name, value in options.items() if value is not None}
-    asked |= {name: code for name, code in (("src_lang", src_lang), ("tgt_lang", tgt_lang)) if code is not None}
-    predict = writing.writer(pipe.translate, asked)
-    job = BatchJob("translate", "Translating", model, pipe, rows, predict, list, asked, writing.FIRST_CHUNK)
+    given_options = {name: value for name, value in options.items() if value is not None}
+    given_options |= {name: code for name, code in (("src_lang", src_lang), ("tgt_lang", tgt_lang)) if code is not None}
+    predict = writing.writer(pipe.translate, given_options)
+    job = BatchJob("translate", "Translating", model, pipe, rows, predict, list, given_options, writing.FIRST_CHUNK)
     writing.run(job, files, as_json, "translation", "translations")

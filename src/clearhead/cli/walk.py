@@ -8,7 +8,7 @@ import typer
 
 from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
 from clearhead.cli.style import DEFAULT, MODEL_HELP, open_model
-from clearhead.cli.texts import check_given
+from clearhead.cli.texts import check_argument
 
 
 def command(
@@ -39,7 +39,7 @@ def command(
 
       clearhead walk "A robot must obey the orders given it" -m openai-community/gpt2 --layer 5 --head 3
     """
-    check_given(text)
+    check_argument(text)
     check_target(save, overwrite, browse, as_json, as_csv)
     pipe = open_model(model, dtype=dtype, device=device, revision=revision)
     from clearhead.explain import walk
