@@ -50,9 +50,9 @@ class TraceError(ClearheadError, KeyError):
     """A trace was asked for a tensor that the model does not announce."""
 
 
-def near(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.4) -> list[str]:
+def near(word: str, known: Iterable[str], count: int = 3, cutoff: float = 0.4) -> list[str]:
     """The known words closest to a misspelt one, best first."""
-    return difflib.get_close_matches(word, list(known), n=most, cutoff=cutoff)
+    return difflib.get_close_matches(word, list(known), n=count, cutoff=cutoff)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -165,8 +165,12 @@ def cache_folder(name: str) -> Path:
 
     A relative XDG_CACHE_HOME is passed over, as its specification asks: it would be whatever folder one works in.
     """
-    named = Path(os.environ.get("XDG_CACHE_HOME") or ".")
-    root = named if named.is_absolute() else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or ".")
+    root = (
+        xdg_home
+        if xdg_home.is_absolute()
+        else Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    )
     return root / "clearhead" / name
 
 

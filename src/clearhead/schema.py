@@ -152,15 +152,15 @@ def fields_of(cls: type) -> dict[str, Field]:
 
 
 def _field(declared: dataclasses.Field[Any], hint: Any) -> Field:
-    said = Field()
+    declared_field = Field()
     if get_origin(hint) is Annotated:
-        said = next((part for part in hint.__metadata__ if isinstance(part, Field)), said)
+        declared_field = next((part for part in hint.__metadata__ if isinstance(part, Field)), declared_field)
         hint = get_args(hint)[0]
     default = declared.default
     if declared.default_factory is not dataclasses.MISSING:
         default = declared.default_factory()
     # Without a default it is dataclasses.MISSING, so that None does not pass for it.
-    return dataclasses.replace(said, name=said.name or declared.name, type=hint, default=default)
+    return dataclasses.replace(declared_field, name=declared_field.name or declared.name, type=hint, default=default)
 
 
 def check_names(names: Iterable[Any], known: Iterable[str], whose: str, error: MakeError = InputError) -> None:
@@ -188,11 +188,11 @@ def paths_of(cls: Any, path: str = "") -> list[str]:
 
 def near_key(key: str, known: Iterable[str], paths: Iterable[str]) -> str:
     """What an unknown key may have meant: one of that name in another table, or one near it in its own."""
-    own = key.rpartition(".")[2]
-    elsewhere = [path for path in paths if own in (path.rpartition(".")[2], path.replace(".", "_"))]
-    if not elsewhere:
-        return did_you_mean(own[:LINE], known)
-    names = reduce(lambda first, second: say("errors.or", first=first, second=second), elsewhere[:3])
+    name = key.rpartition(".")[2]
+    same_name = [path for path in paths if name in (path.rpartition(".")[2], path.replace(".", "_"))]
+    if not same_name:
+        return did_you_mean(name[:LINE], known)
+    names = reduce(lambda first, second: say("errors.or", first=first, second=second), same_name[:3])
     return say("errors.did_you_mean", names=names)
 
 
@@ -225,14 +225,18 @@ def _read(value: Any, hint: Any, field: Field, spelled: bool) -> Any:
     alternatives = _alternatives(hint)
     if Any in alternatives or (value is None and _may_be_none(hint)):
         return value
-    wrong: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     for part in alternatives:
         try:
             return _read_as(value, part, field, spelled)
         except Mismatch as mismatch:
-            wrong.append(mismatch)
+            mismatches.append(mismatch)
     # Of a list that is none of the alternatives, the item is blamed, if it is clear which.
-    clear = wrong if len(wrong) == 1 else [mismatch for mismatch in wrong if mismatch.path or mismatch.sentence]
+    clear = (
+        mismatches
+        if len(mismatches) == 1
+        else [mismatch for mismatch in mismatches if mismatch.path or mismatch.sentence]
+    )
     raise clear[0] if len(clear) == 1 else Mismatch(value, _words(hint, field))
 
 
@@ -276,10 +280,10 @@ def _number(value: Any, kind: type[int] | type[float], field: Field, spelled: bo
             number = float(value) if kind is float or not _is_digits(value) else int(value)
         except ValueError:
             raise Mismatch(value, _words(kind, field)) from None
-    good = isinstance(number, int | float) and not isinstance(number, bool) and number == number  # nan is none
-    if good and kind is int:
-        good = isinstance(number, int) or (spelled and number.is_integer())
-    if not good:
+    is_valid = isinstance(number, int | float) and not isinstance(number, bool) and number == number  # nan is none
+    if is_valid and kind is int:
+        is_valid = isinstance(number, int) or (spelled and number.is_integer())
+    if not is_valid:
         raise Mismatch(value, _words(kind, field))
     if not _within(number, field):
         raise Mismatch(number, _words(kind, field))

@@ -80,14 +80,14 @@ def chinese_of(content: Any) -> Any:
 
 
 @cache
-def _sentences(room: str) -> Sentences:
-    sentences: Sentences = import_module(f"clearhead.messages.{room}").SENTENCES
+def _sentences(module: str) -> Sentences:
+    sentences: Sentences = import_module(f"clearhead.messages.{module}").SENTENCES
     return sentences
 
 
 def _filled(key: str, values: Mapping[str, Any], language: int) -> str:
-    room, _, name = key.partition(".")
-    return _sentences(room)[name][language].format_map({n: _written(v, language) for n, v in values.items()})
+    module, _, name = key.partition(".")
+    return _sentences(module)[name][language].format_map({n: _written(v, language) for n, v in values.items()})
 
 
 def _written(value: Any, language: int) -> Any:

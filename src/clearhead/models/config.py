@@ -193,7 +193,7 @@ class Config:
         """The option that whoever wrote this key probably meant."""
         known = {*cls._by_key(), *cls.also_spelt, *(name for name in _COMMON_NAMES if cls.field_of(name))}
         name = cls._key(key)  # what it is called here is not always what it is called there
-        return next(iter(near(name, sorted(known), most=1, cutoff=0.75)), None)
+        return next(iter(near(name, sorted(known), count=1, cutoff=0.75)), None)
 
     def unknown_option(self, key: str) -> str:
         """One of the keys that are not known, for a sentence that names them."""

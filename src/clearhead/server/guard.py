@@ -107,9 +107,13 @@ class Guard:
     """Wraps an ASGI app. Pages may be visited from a link on another site; what begins with `own` may not."""
 
     def __init__(
-        self, app: App, address: ServerAddress, max_body: int = BODY_BYTES, own: tuple[str, ...] = ("/api", "/static")
+        self,
+        app: App,
+        address: ServerAddress,
+        max_body: int = BODY_BYTES,
+        own_paths: tuple[str, ...] = ("/api", "/static"),
     ) -> None:
-        self.app, self.address, self.max_body, self.own = app, address, max_body, own
+        self.app, self.address, self.max_body, self.own = app, address, max_body, own_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -75,8 +75,8 @@ class Job:
                     opened.append(trace(model, replace=dict.fromkeys(names, passed)).__enter__())
             yield
         finally:
-            for one in reversed(opened):
-                one.__exit__(None, None, None)
+            for opened_trace in reversed(opened):
+                opened_trace.__exit__(None, None, None)
 
 
 def check_current_job() -> None:

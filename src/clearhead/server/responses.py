@@ -59,21 +59,21 @@ class EventStream(StreamingResponse):
 
 async def response_of(jobs: JobQueue, work: Callable[[Job], Response], receive: Receive) -> Response:
     """The response that a job makes, for answers that come in one piece. Errors of the job are errors here."""
-    made: list[Response | BaseException] = []
+    responses: list[Response | BaseException] = []
 
     def keep(job: Job) -> None:
         try:
-            made.append(work(job))
+            responses.append(work(job))
         except ClearheadError as error:
-            made.append(error)
+            responses.append(error)
 
     last = await _last_event(jobs, keep, receive)
-    if not made:
+    if not responses:
         error = (last or {}).get("error")
         return JSONResponse({"error": error}, 500) if error else JSONResponse(error_body(say("server.cancelled")), 499)
-    if isinstance(made[0], BaseException):
-        raise made[0]
-    return made[0]
+    if isinstance(responses[0], BaseException):
+        raise responses[0]
+    return responses[0]
 
 
 async def _last_event(jobs: JobQueue, work: Callable[[Job], None], receive: Receive) -> Event | None:
@@ -102,10 +102,10 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _unless(coming: Any, leaving: asyncio.Future[None]) -> Any:
+async def _unless(awaitable: Any, disconnected: asyncio.Future[None]) -> Any:
     """What is coming; None if the reader leaves first."""
-    next_one = asyncio.ensure_future(coming)
-    await asyncio.wait({next_one, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    next_one = asyncio.ensure_future(awaitable)
+    await asyncio.wait({next_one, disconnected}, return_when=asyncio.FIRST_COMPLETED)
     if next_one.done():
         return next_one.result()
     next_one.cancel()

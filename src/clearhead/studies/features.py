@@ -136,20 +136,20 @@ def features(
     )
 
 
-def judged(objective: Tagging, guesses: np.ndarray, wanted: list[np.ndarray]) -> dict[str, float]:
+def judged(objective: Tagging, guesses: np.ndarray, labels: list[np.ndarray]) -> dict[str, float]:
     """Precision, recall and F1 of whole names, sentence by sentence: the tagging objective's own arithmetic."""
     names, sums = objective.labels.names, dict[str, float]()
-    ends = np.cumsum([len(row) for row in wanted])[:-1].tolist()
-    for chosen, gold in zip(np.split(guesses, ends), wanted, strict=True):
-        for key, value in entity_sums([names[n] for n in chosen], [names[n] for n in gold]).items():
+    row_ends = np.cumsum([len(row) for row in labels])[:-1].tolist()
+    for chosen, row_labels in zip(np.split(guesses, row_ends), labels, strict=True):
+        for key, value in entity_sums([names[n] for n in chosen], [names[n] for n in row_labels]).items():
             sums[key] = sums.get(key, 0.0) + value
     return dict.fromkeys(("f1", "precision", "recall"), 0.0) | objective.report(sums)
 
 
-def _source(where: Any) -> Source:
+def _source(data: Any) -> Source:
     """A file whose name says nothing of its kind is a CoNLL file."""
-    known = not isinstance(where, str | os.PathLike) or str(where).startswith("hf:")
-    return open_source(where, format=None if known or str(where).endswith(tuple(ENDINGS)) else "conll")
+    known = not isinstance(data, str | os.PathLike) or str(data).startswith("hf:")
+    return open_source(data, format=None if known or str(data).endswith(tuple(ENDINGS)) else "conll")
 
 
 def _examples(objective: Tagging, source: Source, limit: int | None) -> list[Example]:

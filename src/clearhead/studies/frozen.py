@@ -104,10 +104,10 @@ def default_cache() -> Path:
 # ---- on disk
 
 
-def _key(model: Model, examples: Sequence[Example], kept: str) -> str:
+def _key(model: Model, examples: Sequence[Example], what_is_kept: str) -> str:
     """Changes with anything the vectors depend on: the configuration, every weight, every token, what is kept."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([kept, model.config.to_dict()], sort_keys=True, default=str).encode())
+    digest.update(json.dumps([what_is_kept, model.config.to_dict()], sort_keys=True, default=str).encode())
     for name, weight in model.state_dict().items():
         digest.update(name.encode())
         digest.update(weight.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)

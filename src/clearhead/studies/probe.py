@@ -25,10 +25,10 @@ def logistic_regression(standardised: bool = False, strength: float = 1.0, steps
     standardised   features get mean 0 and variance 1 first, so that vectors of any scale are judged alike
     strength       how freely the weights may grow (scikit-learn's C)
     """
-    made = scikit_learn("linear_model").LogisticRegression(C=strength, max_iter=steps)
+    classifier = scikit_learn("linear_model").LogisticRegression(C=strength, max_iter=steps)
     if not standardised:
-        return made
-    return scikit_learn("pipeline").make_pipeline(scikit_learn("preprocessing").StandardScaler(), made)
+        return classifier
+    return scikit_learn("pipeline").make_pipeline(scikit_learn("preprocessing").StandardScaler(), classifier)
 
 
 def fitted(probe: Any, x: np.ndarray, y: np.ndarray) -> Any:

@@ -136,16 +136,16 @@ def sentiment(
     )
 
 
-def _source(where: Any, columns: Mapping[str, str | int] | None) -> Source:
-    return open_source(where, columns=_columns(where, columns))
+def _source(data: Any, columns: Mapping[str, str | int] | None) -> Source:
+    return open_source(data, columns=_columns(data, columns))
 
 
-def _columns(where: Any, columns: Mapping[str, str | int] | None) -> dict[str, str | int] | None:
+def _columns(data: Any, columns: Mapping[str, str | int] | None) -> dict[str, str | int] | None:
     """By default the first two columns of a table; rows of JSON have names."""
     if columns is not None:
         return dict(columns)
-    named = isinstance(where, Mapping) or (isinstance(where, str) and where.startswith("hf:"))
-    return None if named or str(where).endswith((".jsonl", ".json")) else {"text": 0, "label": 1}
+    named = isinstance(data, Mapping) or (isinstance(data, str) and data.startswith("hf:"))
+    return None if named or str(data).endswith((".jsonl", ".json")) else {"text": 0, "label": 1}
 
 
 def _examples(objective: Classification, source: Source, limit: int | None = None) -> list[Example]:
@@ -172,15 +172,15 @@ def _check_folds(labels: np.ndarray, folds: int, objective: Classification) -> N
         )
 
 
-def _score(name: str, read: dict[str, Frozen], wanted: dict[str, np.ndarray], folds: int) -> ClassifierScore:
+def _score(name: str, read: dict[str, Frozen], labels: dict[str, np.ndarray], folds: int) -> ClassifierScore:
     """Cross-validated on the training sentences; then fitted to all of them, and measured on the test file."""
-    x, y = read["train"][name], wanted["train"]
+    x, y = read["train"][name], labels["train"]
     validated = scikit_learn("model_selection").cross_val_score
     scores = validated(logistic_regression(), x, y, cv=folds)
     standardised = validated(logistic_regression(standardised=True), x, y, cv=folds)
     test = None
     if "test" in read:
-        test = float(logistic_regression().fit(x, y).score(read["test"][name], wanted["test"]))
+        test = float(logistic_regression().fit(x, y).score(read["test"][name], labels["test"]))
     return ClassifierScore(name, len(y), float(scores.mean()), float(scores.std()), float(standardised.mean()), test)
 
 

@@ -257,5 +257,5 @@ def auc(high: np.ndarray, low: np.ndarray) -> float:
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Pearson's correlation of the ranks; 0 where one side does not vary."""
     a, b = (r - r.mean() for r in (ranks(x), ranks(y)))
-    spread = float(np.sqrt((a * a).sum() * (b * b).sum()))
-    return float((a * b).sum()) / spread if spread else 0.0
+    norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / norm if norm else 0.0

@@ -35,11 +35,11 @@ class Runs:
     def _scan(self) -> dict[str, Path]:
         """Every run by its id, the newest first. Links are not followed: what is shown lies below the folder."""
         paths: list[Path] = []
-        for at, folders, files in os.walk(self.folder):
-            deep = len(Path(at).relative_to(self.folder).parts)
+        for directory, folders, files in os.walk(self.folder):
+            deep = len(Path(directory).relative_to(self.folder).parts)
             folders[:] = [] if deep >= DEEP else sorted(name for name in folders if not name.startswith("."))
-            if {LOG, RECIPE} <= set(files) and not (Path(at) / LOG).is_symlink():
-                paths.append(Path(at))
+            if {LOG, RECIPE} <= set(files) and not (Path(directory) / LOG).is_symlink():
+                paths.append(Path(directory))
                 folders[:] = []
         paths.sort(key=lambda path: -_changed(path / LOG))
         self._known = {self._id(path): path for path in paths[:MOST]}

@@ -64,8 +64,8 @@ def shoot(
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for language in languages:
-            room = browser.new_context(reduced_motion="reduce", locale="zh-CN" if language == "zh" else "en-GB")
-            page = room.new_page()
+            context = browser.new_context(reduced_motion="reduce", locale="zh-CN" if language == "zh" else "en-GB")
+            page = context.new_page()
             page.goto(address)
             for name, path in pages(page):
                 if only not in name:
@@ -83,7 +83,7 @@ def shoot(
                         target = out / f"{name}-{width}-{theme}-{language}.png"
                         page.screenshot(path=target, full_page=True, caret="initial")
                         yield target
-            room.close()
+            context.close()
         browser.close()
 
 

@@ -21,11 +21,13 @@ def content_of(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def as_added(value: Any, where: str, special: bool | None = None) -> AddedToken:
+def as_added(value: Any, source_name: str, special: bool | None = None) -> AddedToken:
     """The token as the library wants it; an explicit `special` overrides what the file says."""
     content = content_of(value)
     if not content:
-        raise TokenizerError(f"{where} must be a token: a string, or an object with its content. It is {value!r}.")
+        raise TokenizerError(
+            f"{source_name} must be a token: a string, or an object with its content. It is {value!r}."
+        )
     flags = {name: bool(value[name]) for name in _FLAGS if name in value} if isinstance(value, Mapping) else {}
     if special is not None:
         flags["special"] = special
@@ -37,13 +39,13 @@ def as_object(token: AddedToken) -> dict[str, Any]:
     return {"content": token.content, **{name: getattr(token, name) for name in sorted(_FLAGS)}}
 
 
-def extra_tokens(config: Mapping[str, Any], where: str) -> list[Any]:
+def extra_tokens(config: Mapping[str, Any], source_name: str) -> list[Any]:
     """Every special token without one of the seven names, in the order the file gives them."""
     own = [value for key, value in config.items() if _is_own_name(key, value)]
     for key in EXTRAS:
         value = config.get(key) or []
         if not isinstance(value, list | Mapping):
-            raise TokenizerError(f"{key} in {where} must be a list of tokens, but it is {value!r}.")
+            raise TokenizerError(f"{key} in {source_name} must be a list of tokens, but it is {value!r}.")
         own += value.values() if isinstance(value, Mapping) else value
         if value and isinstance(value, list):
             break  # a list under the newer name replaces one under the older

@@ -24,13 +24,13 @@ def clean_up(text: str) -> str:
     return text
 
 
-def stable_length(text: str, seen: int = 0) -> int:
-    """How many leading characters can be cleaned up now, whatever text follows; `seen` of them are known not to.
+def stable_length(text: str, checked: int = 0) -> int:
+    """How many leading characters can be cleaned up now, whatever text follows; `checked` of them are known not to.
 
     Every removal starts with a space and takes away spaces only. So none reaches across a place that comes after
     a character no removal contains, or after as many other characters as the longest removal has.
     """
-    for place in range(len(text), seen, -1):
-        if text[place - 1] not in _INSIDE or " " not in text[max(0, place - _LONGEST + 1) : place]:
-            return place
+    for end in range(len(text), checked, -1):
+        if text[end - 1] not in _INSIDE or " " not in text[max(0, end - _LONGEST + 1) : end]:
+            return end
     return 0

@@ -40,7 +40,7 @@ class EncodeOptions(NamedTuple):
 def encode(tokenizer: Tokenizer, text: Any, text_pair: Any, options: EncodeOptions) -> Encoding:
     """A text, a pair of texts, or a batch of either, encoded."""
     check_tensors(options.return_tensors)
-    check_length("stride", options.stride, least=0)
+    check_length("stride", options.stride, minimum=0)
     rows, batched = rows_of(text, text_pair, options.is_split_into_words)
     strategy = padding_strategy(options.padding)
     truncation = truncation_of(

@@ -54,30 +54,31 @@ def _strings(row: Any) -> list[str]:
     return [row] if isinstance(row, str) else [text for part in row for text in _strings(part)]
 
 
-def _row(item: Any, where: str, is_split: bool) -> Any:
+def _row(item: Any, location: str, is_split: bool) -> Any:
     if _is_list(item) and len(item) == 2 and all(_is_list(part) == is_split for part in item):
         for part in item:
-            _check_one(part, where, is_split)
+            _check_one(part, location, is_split)
         return tuple(item)
-    _check_one(item, where, is_split)
+    _check_one(item, location, is_split)
     return item
 
 
-def _check_one(value: Any, where: str, is_split: bool) -> None:
+def _check_one(value: Any, location: str, is_split: bool) -> None:
     if is_split:
         if not _is_list(value):
             raise InputError(
-                f"With is_split_into_words=True {where} must be a list of words, but it is {_kind(value)}."
+                f"With is_split_into_words=True {location} must be a list of words, but it is {_kind(value)}."
             )
         for word in value:
             if not isinstance(word, str):
-                raise InputError(f"In {where}, every word must be a string, but one is {_kind(word)}.")
+                raise InputError(f"In {location}, every word must be a string, but one is {_kind(word)}.")
     elif not isinstance(value, str):
         hint = " Decode bytes first: text.decode()." if isinstance(value, bytes) else ""
         if hasattr(value, "tolist"):
             hint = " Arrays of texts must be lists: pass texts.tolist()."
         raise InputError(
-            f"{where[0].upper()}{where[1:]} must be a string (or a list of strings), but it is {_kind(value)}.{hint}"
+            f"{location[0].upper()}{location[1:]} must be a string (or a list of strings), but it is "
+            f"{_kind(value)}.{hint}"
         )
 
 

@@ -22,10 +22,10 @@ def check_tensors(kind: str | None) -> None:
         check_choice("return_tensors", kind, ("pt", "np"))
 
 
-def check_length(name: str, value: int | None, least: int) -> None:
+def check_length(name: str, value: int | None, minimum: int) -> None:
     """Refuses what is no length; None is one not given."""
-    if value is not None and (type(value) is not int or value < least):
-        Field(name=name, type=int, least=least).check(value)
+    if value is not None and (type(value) is not int or value < minimum):
+        Field(name=name, type=int, least=minimum).check(value)
 
 
 def side_of(value: Any, name: str) -> Literal["right", "left"]:

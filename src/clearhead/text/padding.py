@@ -42,11 +42,11 @@ class Padding(NamedTuple):
         side: str | None,
     ) -> Padding | None:
         """How the options of a call mean to pad; None where they don't."""
-        check_length("pad_to_multiple_of", multiple_of, least=1)
+        check_length("pad_to_multiple_of", multiple_of, minimum=1)
         if strategy == "do_not_pad":
             return None
         token_id = tokenizer.required_pad_id()
-        check_length("max_length", max_length, least=1)
+        check_length("max_length", max_length, minimum=1)
         length = None
         if strategy == "max_length":
             length = tokenizer.model_max_length if max_length is None else max_length

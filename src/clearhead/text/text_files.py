@@ -51,22 +51,22 @@ def characters(path: Path, encoding: str, advance: Advance, keep_line_ends: bool
         raise InputError(
             f"{encoding!r} is not an encoding. Usual ones are utf-8, utf-16, latin-1 and gb18030."
         ) from error
-    place, line, held, first = 0, 1, "", True
+    offset, line, carry, first = 0, 1, "", True
     for data in _unpacked(path, advance):
         waiting = len(decoder.getstate()[0])  # bytes of a character whose end is still to come
         try:
-            text = held + decoder.decode(data, final=not data)
+            text = carry + decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             line += error.object[: error.start].decode(encoding, "ignore").count("\n")
             raise InputError(
-                f"{path}:{line} is not {encoding}: byte {place - waiting + error.start} of the file is "
+                f"{path}:{line} is not {encoding}: byte {offset - waiting + error.start} of the file is "
                 f"{error.object[error.start]:#04x}. Convert the file, for instance with iconv, or say what it is: "
                 "encoding: latin-1 in a recipe, --encoding latin-1 on the command line."
             ) from error
-        place += len(data)
+        offset += len(data)
         if not keep_line_ends:
-            held = "\r" if data and text.endswith("\r") else ""  # its newline may be in the next block
-            text = text.removesuffix(held).replace("\r\n", "\n")
+            carry = "\r" if data and text.endswith("\r") else ""  # its newline may be in the next block
+            text = text.removesuffix(carry).replace("\r\n", "\n")
         if text and first:
             text, first = text.removeprefix("\ufeff"), False
         line += text.count("\n")

@@ -141,11 +141,11 @@ class Tokenizer(SpecialTokens):
         if single:
             data = {name: [value] for name, value in data.items()}
         check_rows(data)
-        way = Padding.of(self, padding_strategy(padding), max_length, pad_to_multiple_of, padding_side)
+        options = Padding.of(self, padding_strategy(padding), max_length, pad_to_multiple_of, padding_side)
         if self.returns("attention_mask", return_attention_mask) and "attention_mask" not in data:
             data["attention_mask"] = [[1] * len(row) for row in data["input_ids"]]
-        if way is not None and data["input_ids"]:
-            way.pad_columns(data)
+        if options is not None and data["input_ids"]:
+            options.pad_columns(data)
         kind = return_tensors or tensors
         if single and kind is None:
             data = {name: value[0] for name, value in data.items()}

@@ -45,7 +45,7 @@ def truncation_of(
 ) -> Truncation | None:
     """How the options of a call mean to truncate; None where nothing is cut."""
     strategy = truncation_strategy(option, padded, max_length)
-    check_length("max_length", max_length, least=1)
+    check_length("max_length", max_length, minimum=1)
     length = tokenizer.model_max_length if max_length is None else max_length
     if strategy == "do_not_truncate" or length >= ANY_LENGTH:
         return None

@@ -126,14 +126,14 @@ def word_units(tokenizer: Tokenizer, units: list[TokenUnit]) -> list[TokenUnit]:
     return words
 
 
-def _same_word(text: str, before: Span, here: Span) -> bool:
+def _same_word(text: str, previous: Span, current: Span) -> bool:
     """Whether two neighbouring tokens, by where their characters stand, are parts of one word.
 
     The rule is the same for every tokenizer. Letters and digits that touch are one word, with an apostrophe between
     letters; other signs stand alone. Scripts that write no spaces have no rule but their tokens: only parts of one
     character belong together.
     """
-    (begin, end), (first, last) = before, here
+    (begin, end), (first, last) = previous, current
     if begin >= end or first >= last:
         return False
     if first < end:  # parts of one character
@@ -145,10 +145,10 @@ def _same_word(text: str, before: Span, here: Span) -> bool:
     return _inside_word(text, first - 1) and _inside_word(text, first)
 
 
-def _inside_word(text: str, at: int) -> bool:
-    char = text[at]
+def _inside_word(text: str, index: int) -> bool:
+    char = text[index]
     if char in "'’":
-        return 0 < at < len(text) - 1 and text[at - 1].isalpha() and text[at + 1].isalpha()
+        return 0 < index < len(text) - 1 and text[index - 1].isalpha() and text[index + 1].isalpha()
     return (char.isalnum() or unicodedata.category(char)[0] == "M") and not _without_spaces(char)
 
 

@@ -89,16 +89,16 @@ def _thinned(points: Points) -> Points:
 
 
 def draw(
-    history: RunHistory, width: int, height: int = 40, since: float = 0.0, footer: Text | None = None
+    history: RunHistory, width: int, height: int = 40, idle_seconds: float = 0.0, footer: Text | None = None
 ) -> RenderableType:
     """
     width, height   of the terminal, in cells; the curve takes what is left of the height
-    since           seconds since the newest event, by which the clocks are moved on
+    idle_seconds    seconds since the newest event, by which the clocks are moved on
     footer          a last line
     """
     inside = max(width - 4, 20)
     facts = _facts(history, inside, rows=1 if height < LOW else 3)
-    below: list[RenderableType] = [_progress(history, inside, since), Text(), *facts]
+    below: list[RenderableType] = [_progress(history, inside, idle_seconds), Text(), *facts]
     rows_left = height - FRAME - 2 * len(facts) - LEAST_ROWS - (0 if footer is None else 1 + _lines(footer, inside))
     if history.evaluation and rows_left >= 4:
         below += [Text(), _evaluations(history, inside)]
@@ -223,13 +223,13 @@ def _row_of(loss: float, low: float, high: float, rows: int) -> int:
     return math.floor((high - loss) / (high - low) * (rows - 1) + 0.5)
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
+def _ticks(low: float, high: float, count: int) -> list[float]:
     """Round numbers between two others: as many as are not too many."""
     power_of_ten = math.floor(math.log10(high - low))
     chosen = [(low + high) / 2]
     for step in (size * 10.0**power for power in (power_of_ten, power_of_ten - 1) for size in (5, 2, 1)):
         ticks = [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
-        if len(ticks) > most:
+        if len(ticks) > count:
             break
         chosen = ticks or chosen
     return chosen
@@ -260,17 +260,17 @@ def _steps_axis(last: int, margin: int, columns: int) -> list[Text]:
     return [Text(" " * margin + "└" + "".join(rule), style="dim"), Text("".join(names), style="dim")]
 
 
-def _progress(history: RunHistory, width: int, since: float) -> Group:
+def _progress(history: RunHistory, width: int, idle_seconds: float) -> Group:
     """How far the run is: a bar, and the time that was spent and is left."""
     step, steps = int(history.step.get("step", history.begin.get("step", 0))), int(history.begin.get("steps", 0))
     done = step / steps if steps else 0.0
     running = not history.end and bool(history.step)
-    spent = float(history.step.get("seconds", 0.0)) + (since if running else 0.0)
+    elapsed = float(history.step.get("seconds", 0.0)) + (idle_seconds if running else 0.0)
     words = [f"step {step:,} of {steps:,}"]
     if history.step:
-        words.append(duration(spent))
+        words.append(duration(elapsed))
     if running and step < steps:
-        words.append(f"about {roughly(max(float(history.step.get('eta', 0.0)) - since, 0.0))} left")
+        words.append(f"about {roughly(max(float(history.step.get('eta', 0.0)) - idle_seconds, 0.0))} left")
     elif history.end:
         words.append("finished" if history.end.get("finished") else "stopped")
     if len("   ".join(words)) + 6 <= width:
@@ -335,18 +335,18 @@ def _evaluations(history: RunHistory, width: int) -> Table:
     return table
 
 
-def _sample(event: Event, width: int, most: int) -> list[RenderableType]:
+def _sample(event: Event, width: int, max_lines: int) -> list[RenderableType]:
     """What the model wrote, in so many lines that the picture keeps its height."""
     title = Text(f"The model writes, at step {int(event['step']):,}", style="dim")
     lines: list[Text] = []
     for line in str(event["text"]).splitlines():
         if line.strip():
             lines += Text(printable(line)).wrap(Console(width=width), width)
-    if len(lines) > most:
-        lines = lines[:most]
+    if len(lines) > max_lines:
+        lines = lines[:max_lines]
         lines[-1].append(" …")
         lines[-1].truncate(width, overflow="ellipsis")
-    return [title, *lines, *(Text() for _ in range(most - len(lines)))]
+    return [title, *lines, *(Text() for _ in range(max_lines - len(lines)))]
 
 
 # ---- the same in words

@@ -95,10 +95,10 @@ def check_installed(name: str) -> None:
         raise InputError(say("loading.not_here", name=name, how=say("errors.zoo_not_installed", near="")))
 
 
-def hint(name: str, also: Iterable[str] = ()) -> str:
-    """What to say of a name that is none: one that is like it (here or among `also`), or of its kind, or how to get the
-    models."""
-    near = did_you_mean(name, [*cards(), *also])
+def hint(name: str, other_names: Iterable[str] = ()) -> str:
+    """What to say of a name that is none: one that is like it (here or among `other_names`), or of its kind, or how to
+    get the models."""
+    near = did_you_mean(name, [*cards(), *other_names])
     if "/" in name:
         return f"{near}{shipped_instead(stand_in(name))}"
     return near if is_installed() else say("errors.zoo_not_installed", near=near)

@@ -130,9 +130,9 @@ def draw_attention_steps(finding: Any, width: int) -> Iterator[RenderableType]:
     yield footnote(_with_step(note, finding.tokens[query]))
 
 
-def _with_step(note: str, asking: Unit) -> str:
+def _with_step(note: str, query_unit: Unit) -> str:
     """Across two texts, it is said first which step of writing is looked at."""
-    return f"{step_words(asking)} {note}" if isinstance(asking, WrittenUnit) else note
+    return f"{step_words(query_unit)} {note}" if isinstance(query_unit, WrittenUnit) else note
 
 
 def draw_alignment_steps(finding: Any, width: int) -> Iterator[RenderableType]:

@@ -83,6 +83,6 @@ def draw_patching(finding: Any, width: int) -> Iterator[RenderableType]:
     )
 
 
-def _differ(one: Any, two: Any) -> bool:
+def _differ(a: Any, b: Any) -> bool:
     """Whether other tokens stand there; where they do in the text does not matter. Other units are places, and stay."""
-    return getattr(one, "id", None) != getattr(two, "id", None)
+    return getattr(a, "id", None) != getattr(b, "id", None)

@@ -83,12 +83,17 @@ def draw_sampling(finding: Any, width: int) -> Iterator[RenderableType]:
     for name in ("before", "after"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
-    most = max(one.after for one in finding.candidates) or 1.0
-    for one in finding.candidates[:16]:
-        probability_bar = Text(bar(one.after / most, max(4, min(BAR_WIDTH, width - 44))), style=COLOURS["value"])
-        after = f"{one.after:.2%}" if one.after else "cut"
+    highest = max(candidate.after for candidate in finding.candidates) or 1.0
+    for candidate in finding.candidates[:16]:
+        probability_bar = Text(
+            bar(candidate.after / highest, max(4, min(BAR_WIDTH, width - 44))), style=COLOURS["value"]
+        )
+        after = f"{candidate.after:.2%}" if candidate.after else "cut"
         table.add_row(
-            Text(show_spaces(one.token), "" if one.after else "dim"), f"{one.before:.2%}", after, probability_bar
+            Text(show_spaces(candidate.token), "" if candidate.after else "dim"),
+            f"{candidate.before:.2%}",
+            after,
+            probability_bar,
         )
     yield table
     for stage in finding.stages:
@@ -141,18 +146,18 @@ def draw_caching(finding: Any, width: int) -> Iterator[RenderableType]:
         table.add_column(name, justify="right", no_wrap=True)
     bar_width = max(0, min(BAR_WIDTH, width - 62))
     table.add_column("")
-    most = max(step.macs_without_cache for step in finding.steps)
+    highest = max(step.macs_without_cache for step in finding.steps)
     for step in finding.steps:
-        own, rest = bar(step.macs / most, bar_width), round(step.macs_without_cache / most * bar_width)
-        line = Text.assemble((own, COLOURS["key"]), ("░" * max(0, rest - cell_len(own)), "dim"))
+        filled, rest = bar(step.macs / highest, bar_width), round(step.macs_without_cache / highest * bar_width)
+        line = Text.assemble((filled, COLOURS["key"]), ("░" * max(0, rest - cell_len(filled)), "dim"))
         numbers = (str(step.length), str(step.computed), _amount(step.macs_without_cache), _amount(step.macs))
         table.add_row(show_spaces(step.token), *numbers, line)
     yield table
-    held = finding.steps[-1].cached_values
+    cached = finding.steps[-1].cached_values
     yield footnote(
         "Multiply-adds, counted. Without a cache every step computes keys and values of all tokens again; with it, "
-        f"only of the new one. It saves {finding.saved:.0%}, and keeps {held:,} numbers "
-        f"({held * finding.bytes_per_value / 2**20:.2g} MiB)."
+        f"only of the new one. It saves {finding.saved:.0%}, and keeps {cached:,} numbers "
+        f"({cached * finding.bytes_per_value / 2**20:.2g} MiB)."
     )
 
 

@@ -16,11 +16,13 @@ def draw_hidden_states(finding: Any, width: int) -> Iterator[RenderableType]:
     yield heading(finding)
     across = max(1, (width - 10) // 13)
     for first in range(0, min(len(finding.positions), across * 4), across):
-        places = range(first, min(first + across, len(finding.positions)))
-        yield Text(" " * 10 + "".join(fit(show_spaces(finding.chosen[p].text), 12) + " " for p in places), style="bold")
+        positions = range(first, min(first + across, len(finding.positions)))
+        yield Text(
+            " " * 10 + "".join(fit(show_spaces(finding.chosen[p].text), 12) + " " for p in positions), style="bold"
+        )
         for n, name in layer_rows(finding.layers):
             line = Text(f"{name:>9} ", style="dim")
-            for p in places:
+            for p in positions:
                 rank = int(finding.ranks[n, p])
                 line.append(
                     fit(show_spaces(finding.top[n][p][0][0]), 11 - len(str(rank))) + f" {rank}", style=_rank_style(rank)
@@ -52,8 +54,8 @@ def _rank_style(rank: int) -> str:
 
 
 def draw_similarity(finding: Any, width: int) -> Iterator[RenderableType]:
-    one = finding.a == finding.b
-    names = finding.a if one else f"{finding.a} and {finding.b}"
+    same_model = finding.a == finding.b
+    names = finding.a if same_model else f"{finding.a} and {finding.b}"
     yield heading(finding, finding.measure.upper() + (", unbiased" if finding.unbiased else ""), names)
     order = list(reversed(range(len(finding.layers_a))))
     rows = [str(finding.layers_a[n]) for n in order]
@@ -65,8 +67,8 @@ def draw_similarity(finding: Any, width: int) -> Iterator[RenderableType]:
 
     yield from matrix(rows, len(finding.layers_b), cell, width)
     yield header([str(layer) for layer in finding.layers_b], max(map(len, rows)), 6, width)
-    whose = "layers" if one else f"layers of {finding.a}"
-    columns = "the same" if one else f"layers of {finding.b}"
+    whose = "layers" if same_model else f"layers of {finding.a}"
+    columns = "the same" if same_model else f"layers of {finding.b}"
     alike = "rotation" if finding.measure == "cka" else "linear map of what is kept"
     yield footnote(
         f"Rows: {whose}, bottom to top, 0 is the embedding. Columns: {columns}. 1 is the same up to a {alike}; tokens "

@@ -23,8 +23,8 @@ _HIGHLIGHT = "bold #1c1b19 on #f0b871"
 def draw_labels(labels: Sequence[Any], numbers: bool = False) -> RenderableType:
     """Labels with their probabilities, best first. numbers: scores that are none, as a regression gives."""
     if numbers:
-        return Text("\n".join(f"{one.label}  {one.score:.4f}" for one in labels))
-    table = candidate_table([(one.label, one.score) for one in labels[:_LABELS]], tokens=False)
+        return Text("\n".join(f"{label.label}  {label.score:.4f}" for label in labels))
+    table = candidate_table([(label.label, label.score) for label in labels[:_LABELS]], tokens=False)
     rest = len(labels) - _LABELS
     return Group(table, Text(f"and {rest} more, see --json", style="dim")) if rest > 0 else table
 
@@ -43,21 +43,21 @@ def label_line(text: str, best: Any, label_width: int, width: int, numbers: bool
 def draw_entities(text: str, entities: Sequence[Any], colours: bool = True) -> RenderableType:
     """The text with its entities underlined (without colours in brackets), each with its label behind it; under it a
     line for each label."""
-    hues = {label: HEADS[n % len(HEADS)] for n, label in enumerate(sorted({one.label for one in entities}))}
-    shown, at = Text(), 0
-    for one in sorted(entities, key=lambda one: one.start):
-        shown.append(text[at : one.start])
+    hues = {label: HEADS[n % len(HEADS)] for n, label in enumerate(sorted({entity.label for entity in entities}))}
+    shown, position = Text(), 0
+    for entity in sorted(entities, key=lambda entity: entity.start):
+        shown.append(text[position : entity.start])
         shown.append("" if colours else "[")
-        shown.append(text[one.start : one.end], style=f"underline {hues[one.label]}")
-        shown.append(f"\u00a0{one.label}" + ("" if colours else "]"), style=f"dim {hues[one.label]}")
-        at = one.end
-    shown.append(text[at:])
+        shown.append(text[entity.start : entity.end], style=f"underline {hues[entity.label]}")
+        shown.append(f"\u00a0{entity.label}" + ("" if colours else "]"), style=f"dim {hues[entity.label]}")
+        position = entity.end
+    shown.append(text[position:])
     if not entities:
         return Group(shown, Text("no entities", style="dim"))
     legend = Table.grid(padding=(0, 2, 0, 0))
     for label, hue in hues.items():
-        found = [f"{one.text} {one.score:.1%}" for one in entities if one.label == label]
-        legend.add_row(Text(label, style=f"bold {hue}"), Text("  ".join(map(one_line, found)), style="dim"))
+        texts = [f"{entity.text} {entity.score:.1%}" for entity in entities if entity.label == label]
+        legend.add_row(Text(label, style=f"bold {hue}"), Text("  ".join(map(one_line, texts)), style="dim"))
     return Group(shown, Text(), legend)
 
 
@@ -99,12 +99,12 @@ def _indented(text: Text, by: int) -> RenderableType:
     return grid
 
 
-def sentence_around(text: str, start: int, end: int, most: int = 200) -> tuple[int, int]:
+def sentence_around(text: str, start: int, end: int, max_length: int = 200) -> tuple[int, int]:
     """The sentence, or the line, that holds characters start to end; no more than so many characters either side."""
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
-    first = max((at for at in ends if at <= start), default=0)
-    last = min((at for at in ends if at >= end), default=len(text))
-    return max(first, start - most), min(last, end + most)
+    first = max((position for position in ends if position <= start), default=0)
+    last = min((position for position in ends if position >= end), default=len(text))
+    return max(first, start - max_length), min(last, end + max_length)
 
 
 # ---- ranked texts
@@ -113,10 +113,10 @@ def sentence_around(text: str, start: int, end: int, most: int = 200) -> tuple[i
 def draw_hits(hits: Sequence[tuple[float, str, str]], width: int) -> Iterator[RenderableType]:
     """(score, where it stands, text), best first: each with its place above it."""
     best = max((score for score, _, _ in hits), default=0.0)
-    for n, (score, where, text) in enumerate(hits, 1):
+    for n, (score, location, text) in enumerate(hits, 1):
         ink = bar(max(score, 0.0) / best if best > 0 else 0.0, 10)
         yield Text.assemble(
-            (f"{n:>2} ", "dim"), f"{score:6.3f} ", (f"{ink:<10}", COLOURS["value"]), (f"  {where}", "dim")
+            (f"{n:>2} ", "dim"), f"{score:6.3f} ", (f"{ink:<10}", COLOURS["value"]), (f"  {location}", "dim")
         )
         line = Text(one_line(text))
         line.truncate(3 * max(20, width - 3), overflow="ellipsis")
@@ -126,10 +126,10 @@ def draw_hits(hits: Sequence[tuple[float, str, str]], width: int) -> Iterator[Re
 def draw_pairs(pairs: Sequence[tuple[float, str, str]], width: int) -> RenderableType:
     """Texts that are alike, two by two, the most alike first."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    room = max(10, (width - BAR_WIDTH // 2 - 12) // 2)
+    text_width = max(10, (width - BAR_WIDTH // 2 - 12) // 2)
     best = max((score for score, _, _ in pairs), default=0.0)
     for score, first, second in pairs:
         ink = Text(bar(max(score, 0.0) / best if best > 0 else 0.0, BAR_WIDTH // 2), style=COLOURS["value"])
-        cells = [Text(fit(one_line(text), room).rstrip()) for text in (first, second)]
+        cells = [Text(fit(one_line(text), text_width).rstrip()) for text in (first, second)]
         table.add_row(f"{score:5.2f}", ink, *cells)
     return table

@@ -40,15 +40,15 @@ ORDER = [
 
 def find_recipe(name: str) -> Path:
     """The file that is meant: one's own, a shipped one by its name, or a shipped model's. Own files come first."""
-    own = Path(name).expanduser()
-    if own.is_file():
-        return own
+    path = Path(name).expanduser()
+    if path.is_file():
+        return path
     of_models = {card.name: card.folder / "recipe.yaml" for card in zoo.cards().values() if card.folder is not None}
     if name in of_models:
         return of_models[name]
     shipped = recipes()
     if name.removesuffix(".yaml") in shipped:
         return FOLDER / f"{name.removesuffix('.yaml')}.yaml"
-    what = "a folder, not a recipe" if own.is_dir() else "neither a file nor a shipped recipe"
+    problem = "a folder, not a recipe" if path.is_dir() else "neither a file nor a shipped recipe"
     models = f"; and of the shipped models: {', '.join(sorted(of_models))}" if of_models else ""
-    raise ConfigError(f"{name!r} is {what}.{zoo.hint(name, shipped)} Shipped ones: {', '.join(shipped)}{models}.")
+    raise ConfigError(f"{name!r} is {problem}.{zoo.hint(name, shipped)} Shipped ones: {', '.join(shipped)}{models}.")
