@@ -165,7 +165,7 @@ def cache_folder(name: str) -> Path:
 
     A relative XDG_CACHE_HOME is passed over, as its specification asks: it would be whatever folder one works in.
     """
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or ".")
+    xdg_home = Path(os.environ.get("XDG_CACHE_HOME") or ".")
     root = (
         xdg_home
         if xdg_home.is_absolute()

@@ -54,7 +54,7 @@ def _layer_groups(model: Model) -> list[list[nn.Parameter]]:
 def discriminative(model: nn.Module, decay: float = 1 / 2.6) -> dict[str, float]:
     """Parameter name -> what multiplies its learning rate: 1 at the top, and `decay` once more for every layer below.
 
-    ULMFiT found 1/2.6. For `optimizer(…, rates=…)`.
+    ULMFiT found 1/2.6. For `optimizer(…, lr_factors=…)`.
     """
     if not 0 < decay <= 1:
         raise InputError(f"Each layer below learns by a share of the rate above it, such as 0.9 or 0.38, not {decay}.")
