@@ -147,7 +147,7 @@ def test_what_does_not_fit():
 
 
 def test_options_of_masking_reach_it():
-    objective = Distillation(wordpiece(), 20, teacher=teacher(), rate=0.5, dynamic=False)
+    objective = Distillation(wordpiece(), 20, teacher=teacher(), mlm_probability=0.5, dynamic=False)
     (example, _) = noised(objective)
     assert (example["labels"] != IGNORED).sum() == round(0.5 * len(example["labels"]))
 

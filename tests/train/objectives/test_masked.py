@@ -95,7 +95,7 @@ def test_how_many():
         return (Masking(TOK, **options)(np.full(length, ORDINARY[0]), rng())[1] >= 0).sum()
 
     assert [count(n) for n in (1, 3, 10, 20, 128, 512)] == [1, 1, 2, 3, 19, 77]
-    assert count(512, most=20) == 20 and count(512, rate=0.4) == 205
+    assert count(512, max_predictions=20) == 20 and count(512, mlm_probability=0.4) == 205
 
 
 @pytest.mark.parametrize("ngrams", [1, 3])
@@ -211,9 +211,9 @@ def test_what_is_refused():
         MaskedLM(byte_bpe(), 32)
     with pytest.raises(InputError, match="mask_token"):
         Masking(byte_bpe())
-    with pytest.raises(InputError, match=r"mask \+ random is 1\.2"):
+    with pytest.raises(InputError, match=r"mask_replace_prob \+ random_replace_prob is 1\.2"):
         MaskedLM(TOK, 32, mask_replace_prob=0.6, random_replace_prob=0.6)
-    with pytest.raises(InputError, match="rate is -1"):
+    with pytest.raises(InputError, match="mlm_probability is -1"):
         Masking(TOK, mlm_probability=-1)
     with pytest.raises(InputError, match="at least 3"):
         MaskedLM(TOK, 2)
