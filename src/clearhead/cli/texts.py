@@ -255,16 +255,23 @@ def _is_position(column: str | None) -> bool:
     return column is not None and column.isdecimal()
 
 
-            default_names = [*meanings, "pair"]
-            for n, column_option in enumerate(column_options):
-                chosen = (*chosen, _column(row, *column_option, default_names[n], path, chosen))
+def _column(
+    row: dict[str, Any], option: str, name: str | None, default: str, path: Path, taken: tuple[str, ...]
+) -> str:
+    """The name of a column, from what was said or from what there is beside those that are taken."""
+    names = list(row)
+    if name is None and len(names) == 1:
+        return names[0]
+    column = default if name is None else f"column_{name}" if _is_position(name) and "column_0" in row else name
+    if name is None and column not in row:
+        column = _ALSO_CALLED.get(default, default)
+    if column in row:
+        return column
     shown = ", ".join(names)
     if name is None:
         example = next((other for other in names if other not in taken), "NAME")
         raise InputError(
-            default_names = [*meanings, "pair"]
-            for n, column_option in enumerate(column_options):
-                chosen = (*chosen, _column(row, *column_option, default_names[n], path, chosen))
+            f"{path} has no column {default!r}. Say which one is meant: {option} {example}. It has: {shown}."
         )
     raise InputError(f"{path} has no column {name!r}.{did_you_mean(name, names)} It has: {shown}.")
 
