@@ -44,8 +44,8 @@ HEADS = ("classifier.weight", "score.weight", "classifier.out_proj.weight")  # a
 
 def is_adapter(folder: Path) -> bool:
     """Whether the folder holds an adapter alone, and not all of a model."""
-    whole = any((folder / name).is_file() for names in WEIGHT_FILES for name in names)
-    return (folder / ADAPTER).is_file() and not whole
+    has_weights = any((folder / name).is_file() for names in WEIGHT_FILES for name in names)
+    return (folder / ADAPTER).is_file() and not has_weights
 
 
 def base_of(folder: Path) -> str:
@@ -79,25 +79,25 @@ def load_adapted(
 ) -> Model:
     """The model in the folder `base` with the adapter of `folder` added to its weights: a plain model."""
     tensors = _read(folder)[1]
-    whole = {key.removeprefix(PREFIX): tensor for key, tensor in tensors.items() if ".lora_" not in key}
-    labels = _labels(folder, whole)
+    full_tensors = {key.removeprefix(PREFIX): tensor for key, tensor in tensors.items() if ".lora_" not in key}
+    labels = _labels(folder, full_tensors)
 
     def configure(raw: dict[str, Any]) -> dict[str, Any]:
         return raw | labels
 
     task = task or task_of(folder)
-    with _head_follows(whole):
+    with _head_follows(full_tensors):
         model = load_model(base, task, dtype, device, ignore_options, configure=configure, strict=strict)
     return merge(load_adapter(model, folder))
 
 
 @contextmanager
-def _head_follows(whole: Mapping[str, Tensor]) -> Iterator[None]:
+def _head_follows(full_tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Inside, nothing is said of a head that the base lacks, where the adapter brings it."""
 
     def is_news(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        return "start from random values" not in text or not any(name in text for name in whole)
+        return "start from random values" not in text or not any(name in text for name in full_tensors)
 
     log.addFilter(is_news)
     try:
@@ -114,13 +114,13 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise CheckpointError(f"{folder} holds no adapter that can be read ({ADAPTER}, {WEIGHTS}): {error}.") from None
 
 
-def _labels(folder: Path, whole: Mapping[str, Tensor]) -> dict[str, Any]:
+def _labels(folder: Path, full_tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """What the head of the adapted model has in its configuration: from its own file, or by the shapes of the tensors
     that were trained whole."""
     if (folder / CONFIG).is_file():
         raw = read_options(folder / CONFIG)
         return {key: raw[key] for key in ("id2label", "label2id", "num_labels", "problem_type") if key in raw}
-    heads = [tensor for name, tensor in whole.items() if name.endswith(HEADS)]
+    heads = [tensor for name, tensor in full_tensors.items() if name.endswith(HEADS)]
     names = [f"LABEL_{n}" for n in range(len(heads[0]))] if heads else []
     return {"id2label": dict(enumerate(names)), "label2id": None, "num_labels": len(names)} if names else {}
 
@@ -128,7 +128,7 @@ def _labels(folder: Path, whole: Mapping[str, Tensor]) -> dict[str, Any]:
 def unnamed_matrix(model: Model) -> str | None:
     """A matrix whose adapter has no name in PEFT's format: published checkpoints hold it otherwise. None: all have."""
     published = _published(model)
-    return next((own for own in map(_matrix_of, lora_state(model)) if own not in published), None)
+    return next((our_name for our_name in map(_matrix_of, lora_state(model)) if our_name not in published), None)
 
 
 def _matrix_of(name: str) -> str:
@@ -149,10 +149,10 @@ def save_adapter(model: Model, folder: str | os.PathLike[str], base: str | None 
     published = _published(model)
     tensors: dict[str, Tensor] = {}
     targets, trained_fully, transposed = set(), set(), False
-    wrong = unnamed_matrix(model)
-    if wrong is not None:
+    unnamed = unnamed_matrix(model)
+    if unnamed is not None:
         raise InputError(
-            f"{wrong} is not a matrix of its own in published checkpoints, so PEFT's format has no name for its "
+            f"{unnamed} is not a matrix of its own in published checkpoints, so PEFT's format has no name for its "
             "adapter. Keep it by lora_state, or merge the model and save that."
         )
     for name, tensor in lora_state(model).items():
@@ -203,7 +203,7 @@ def load_adapter(model: Model, folder: str | os.PathLike[str]) -> Model:
 
     ours: dict[str, tuple[str, Entry]] = {}
     for with_prefix in (False, True):
-        ours |= {name: (own, entry) for own, (name, entry) in _published(model, with_prefix).items()}
+        ours |= {name: (our_name, entry) for our_name, (name, entry) in _published(model, with_prefix).items()}
     factors: dict[Tensor, dict[str, Tensor]] = {}
     trained_fully: dict[nn.Parameter, Tensor] = {}
     for key, tensor in tensors.items():
@@ -211,8 +211,8 @@ def load_adapter(model: Model, folder: str | os.PathLike[str]) -> Model:
         theirs = (f"{match[1]}.weight" if match else key).removeprefix(PREFIX)
         if theirs not in ours:
             raise CheckpointError(f"{path} has {key}, but this model ({model.family.title}) has nothing of that name.")
-        own, entry = ours[theirs]
-        p = model.get_parameter(own)
+        our_name, entry = ours[theirs]
+        p = model.get_parameter(our_name)
         out_features, in_features = p.shape if p.ndim == 2 else (0, 0)
         shape = tuple(p.shape)
         if match:

@@ -26,7 +26,7 @@ def download(repo: str, revision: str | None, hint: str, weights: bool) -> Path:
     from huggingface_hub import constants
     from huggingface_hub import errors as hub_errors
 
-    at = f" at revision {revision!r}" if revision else ""
+    suffix = f" at revision {revision!r}" if revision else ""
     offline = constants.HF_HUB_OFFLINE or not _is_reachable(constants.ENDPOINT)
     try:
         return _Repository(repo, revision, offline).fetch_checkpoint(weights)
@@ -38,12 +38,12 @@ def download(repo: str, revision: str | None, hint: str, weights: bool) -> Path:
         raise CheckpointError(f"{repo} has no revision {revision!r}. Leave it out for the newest.") from None
     except hub_errors.LocalEntryNotFoundError:
         why = say("loading.offline_set" if constants.HF_HUB_OFFLINE else "loading.unreachable")
-        names = {"what": f"{repo!r}{at}", "repo": repo, "hint": hint, "why": why}
+        names = {"what": f"{repo!r}{suffix}", "repo": repo, "hint": hint, "why": why}
         raise CheckpointError(say("loading.not_in_cache", **names)) from None
     except hub_errors.EntryNotFoundError as error:
-        raise CheckpointError(f"{repo}{at} on the hub is not a model Clearhead can read: {error}") from None
+        raise CheckpointError(f"{repo}{suffix} on the hub is not a model Clearhead can read: {error}") from None
     except (hub_errors.HfHubHTTPError, hub_errors.HFValidationError, OSError) as error:
-        raise CheckpointError(f"{repo}{at} could not be fetched from the hub: {error}") from None
+        raise CheckpointError(f"{repo}{suffix} could not be fetched from the hub: {error}") from None
 
 
 class _Repository:

@@ -35,14 +35,15 @@ def for_transformers(model: Model) -> Model:
         raise InputError(f"transformers does not know {model.family.title}, nor another family of the same layers.")
     family = models.family("pegasus" if config.norm_first else "marian")
     _check(config, family.title)
-    made = family.make(family.config(**_options(config)), "seq2seq-lm")
+    exported = family.make(family.config(**_options(config)), "seq2seq-lm")
     order = _order(config)
     tensors = {name: _reordered(name, t, order) for name, t in model.state_dict().items()}
-    state = {name: tensors.get(name, torch.zeros_like(t)) for name, t in made.state_dict().items()}  # biases it lacks
-    made.load_state_dict(state)
-    made.tie_weights()
-    made.generation = dict(model.generation)
-    return made.to(dtype=model.dtype, device=model.device)
+    # zeros for the biases that it lacks
+    state = {name: tensors.get(name, torch.zeros_like(t)) for name, t in exported.state_dict().items()}
+    exported.load_state_dict(state)
+    exported.tie_weights()
+    exported.generation = dict(model.generation)
+    return exported.to(dtype=model.dtype, device=model.device)
 
 
 def _check(config: TransformerConfig, title: str) -> None:
@@ -92,8 +93,8 @@ def _options(config: TransformerConfig) -> dict[str, Any]:
 
 def _order(config: TransformerConfig) -> Tensor:
     """For each place in a vector, where its number was."""
-    places = torch.arange(config.hidden_size)
-    return torch.cat([places[0::2], places[1::2]]) if config.sinusoidal_layout == "interleaved" else places
+    columns = torch.arange(config.hidden_size)
+    return torch.cat([columns[0::2], columns[1::2]]) if config.sinusoidal_layout == "interleaved" else columns
 
 
 def _reordered(name: str, tensor: Tensor, order: Tensor) -> Tensor:

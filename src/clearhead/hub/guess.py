@@ -80,16 +80,16 @@ def guess_task(family: Family, config: Config, weights: Weights, prefer_default:
     tied_head = (body.with_prefix or not body.map.prefix) and not other_head and not own_head
     layers = {name for m in body.matches if not m.of_head and m.names for name in m.stored}
     body_names = set() if _lacks(body) else set(body.used)  # of an encoder or a decoder alone, all tensors speak
-    best, most, seen = bare, 0, []
+    best, most_matched, seen = bare, 0, []
     for task in _in_order(family, config):
         matching = Matching(family, config, task, weights)
         of_head = len(set(matching.used) - body_names)
         if matching.used in seen or _lacks(matching) or layers - set(matching.used):
             continue  # another has the same tensors and comes first; or it would leave some layers unread
         seen.append(matching.used)
-        shows = of_head > most or (tied_head and not most and task == family.default_task)
+        shows = of_head > most_matched or (tied_head and not most_matched and task == family.default_task)
         if shows and _fits(matching, weights):
-            best, most = task, of_head
+            best, most_matched = task, of_head
     return best
 
 

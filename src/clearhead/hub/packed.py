@@ -92,12 +92,12 @@ def _to_five_bits(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     groups = matrix.unflatten(1, (-1, GROUP))  # (rows, groups, 128)
     low, high = groups.aminmax(dim=-1, keepdim=True)
     largest = torch.where(high > -low, high, low)
-    best, least = torch.zeros_like(largest), torch.full_like(largest, torch.inf)
+    best, smallest_error = torch.zeros_like(largest), torch.full_like(largest, torch.inf)
     for ratio in _CLIP_RATIOS:
         scale = (largest * ratio / -16).half().float()  # the largest becomes -16, so that all codes are used
         scale = torch.where(scale == 0, 1e-7, scale)
         error = ((groups / scale).round().clamp(-16, 15) * scale - groups).square().sum(-1, keepdim=True)
-        best, least = torch.where(error < least, scale, best), torch.minimum(error, least)
+        best, smallest_error = torch.where(error < smallest_error, scale, best), torch.minimum(error, smallest_error)
     codes = (groups / best).round().clamp(-16, 15).add(16).to(torch.uint8).flatten(1)
     first, second = (codes & 15).chunk(2, 1)
     high_bits = (codes >> 4).unflatten(1, (-1, 8)) << torch.arange(8, dtype=torch.uint8)

@@ -33,8 +33,8 @@ def is_run(folder: Path) -> bool:
 
 def run_of(folder: Path) -> Path | None:
     """The run that a folder is, or is a part of (its model, its adapter, a checkpoint); None: of none."""
-    place = folder.resolve()
-    above = {"model": place.parent, "adapter": place.parent}.get(place.name, place.parent.parent)
+    resolved = folder.resolve()
+    above = {"model": resolved.parent, "adapter": resolved.parent}.get(resolved.name, resolved.parent.parent)
     return next((run for run in (folder, above) if is_run(run)), None)
 
 

@@ -55,9 +55,9 @@ def save_model(
     max_shard_size: int = 5 * 2**30,
 ) -> Path:
     """Write config.json, model.safetensors and the codec's files: all of them, or (on any failure) none."""
-    with saved_folder(model, folder, overwrite) as (target, work):
-        _write_model(work, model, codec, sentence, max_shard_size)
-        _carry_over(target, work, codec is not None)
+    with saved_folder(model, folder, overwrite) as (target, temporary):
+        _write_model(temporary, model, codec, sentence, max_shard_size)
+        _carry_over(target, temporary, codec is not None)
     return target
 
 
@@ -67,11 +67,11 @@ def save_elmo(model: Model, folder: str | os.PathLike[str], *, overwrite: bool =
     if not isinstance(config, ElmoConfig):
         raise InputError(f"options.json and weights.hdf5 are ELMo's files; this is a {model.family.title}.")
     h5py()  # a missing package is told before anything is written
-    with saved_folder(model, folder, overwrite) as (target, work):
-        write_json(work / OPTIONS, config.to_options(), CheckpointError)
+    with saved_folder(model, folder, overwrite) as (target, temporary):
+        write_json(temporary / OPTIONS, config.to_options(), CheckpointError)
         tensors = published_tensors(model)
-        write_hdf5(work / WEIGHTS, ((name, t) for name, t in tensors if not name.startswith("softmax/")))
-        _carry_over(target, work, with_tokenizer=True)
+        write_hdf5(temporary / WEIGHTS, ((name, t) for name, t in tensors if not name.startswith("softmax/")))
+        _carry_over(target, temporary, with_tokenizer=True)
     return target
 
 
@@ -95,8 +95,8 @@ def saved_folder(model: Model, folder: str | os.PathLike[str], overwrite: bool) 
         why = getattr(error, "strerror", None) or error
         raise CheckpointError(f"Cannot write to {str(target)[:200]!r}: {why}.") from None
     try:
-        with atomic_folder(target) as work:
-            yield target, work
+        with atomic_folder(target) as temporary:
+            yield target, temporary
     except (OSError, SafetensorError) as error:  # a full disk is either of them
         why = getattr(error, "strerror", None) or error
         raise CheckpointError(f"The model was not saved to {target}: {why}.") from None
@@ -165,15 +165,15 @@ def _check_target(target: Path, overwrite: bool) -> None:
         raise CheckpointError(f"Cannot write to {target}: permission denied.")
 
 
-def _carry_over(target: Path, work: Path, with_tokenizer: bool) -> None:
+def _carry_over(target: Path, temporary: Path, with_tokenizer: bool) -> None:
     """What stands in the old folder and is no part of the model it held (notes, logs, cards) comes along."""
     replaced: tuple[str, ...] = (CONFIG, "model*.safetensors", "model.safetensors.index.json", "pytorch_model*")
     replaced += (f"*{OPTIONS}", f"*{WEIGHTS}") if is_elmo_folder(target) else ()
     replaced += (*TOKENIZER_FILES, TARGET_FOLDER, VOCABULARY) if with_tokenizer else ()
     for path in sorted(target.iterdir()) if target.is_dir() else ():
-        if (work / path.name).exists() or any(path.match(pattern) for pattern in replaced):
+        if (temporary / path.name).exists() or any(path.match(pattern) for pattern in replaced):
             continue
         if path.is_dir() and not path.is_symlink():
-            shutil.copytree(path, work / path.name, symlinks=True)
+            shutil.copytree(path, temporary / path.name, symlinks=True)
         else:
-            shutil.copy2(path, work / path.name, follow_symlinks=False)
+            shutil.copy2(path, temporary / path.name, follow_symlinks=False)

@@ -282,10 +282,10 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def first_few(names: list[str], most: int = 8) -> str:
+def first_few(names: list[str], count: int = 8) -> str:
     """The first few of many names, for a message."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(_cut, names[:most])) + rest
+    rest = f" and {len(names) - count} more" if len(names) > count else ""
+    return ", ".join(map(_cut, names[:count])) + rest
 
 
 def _cut(name: str, longest: int = 100) -> str:

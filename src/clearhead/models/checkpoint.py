@@ -45,13 +45,13 @@ class Entry:
         tensors = [t.t() if self.transpose else t[0] if self.flat else t for t in tensors]
         if len(tensors) == len(sizes) == 1:
             return tensors
-        whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        return [whole] if len(sizes) == 1 else list(whole.split(sizes))
+        joined = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        return [joined] if len(sizes) == 1 else list(joined.split(sizes))
 
     def to_theirs(self, tensors: list[Tensor]) -> list[Tensor]:
-        whole = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        assert whole.shape[0] % len(self.theirs) == 0, "published parts of one entry have equal sizes"
-        parts = [whole] if len(self.theirs) == 1 else list(whole.chunk(len(self.theirs)))
+        joined = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+        assert joined.shape[0] % len(self.theirs) == 0, "published parts of one entry have equal sizes"
+        parts = [joined] if len(self.theirs) == 1 else list(joined.chunk(len(self.theirs)))
         parts = [p.t() if self.transpose else p[None] if self.flat else p for p in parts]
         return [p.unflatten(-1, (self.heads, -1)) if self.heads else p for p in parts]
 

@@ -65,24 +65,24 @@ class Config:
             value = getattr(self, name)
             (replace(known, name=self.spelt[name]) if name in self.spelt else known).check(value, error=ConfigError)
             if isinstance(value, int) and abs(value) >= LARGEST:
-                raise ConfigError(f"{self._said(name)} is {value}, larger than any model has it.")
+                raise ConfigError(f"{self._spelling(name)} is {value}, larger than any model has it.")
             if value not in self.fixed.get(known.name, (value,)):
                 raise ConfigError(self._unknown_value(known.name, value))
         self._at_least(0, *(name for name in _schema(cls) if name.endswith(("_eps", "_epsilon"))))
         if self.problem_type not in PROBLEMS:
             raise ConfigError(self._no_problem(self.problem_type))
 
-    def _at_least(self, least: float, *names: str) -> None:
+    def _at_least(self, minimum: float, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{self._said(name)} is {value}; it must be at least {least:g}.")
+            if value is not None and value < minimum:
+                raise ConfigError(f"{self._spelling(name)} is {value}; it must be at least {minimum:g}.")
 
     def _probabilities(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
-                raise ConfigError(f"{self._said(name)} is {value}; a dropout rate lies between 0 and 1.")
+                raise ConfigError(f"{self._spelling(name)} is {value}; a dropout rate lies between 0 and 1.")
 
     @classmethod
     def _key(cls, name: str) -> str:
@@ -93,7 +93,7 @@ class Config:
         """Published key -> field."""
         return {cls._key(f.name): f.name for f in dataclasses.fields(cls) if f.name not in NO_OPTIONS}
 
-    def _said(self, name: str) -> str:
+    def _spelling(self, name: str) -> str:
         """What whoever wrote the file calls it, to be blamed by that name."""
         return self.spelt.get(name) or self._key(name)
 

@@ -32,7 +32,7 @@ class GPTJConfig(gpt2.CausalConfig):
     max_position_embeddings: int = 2048
     intermediate_size: int | None = None  # 4 × hidden_size
     activation_function: str = "gelu_new"
-    rotary_dim: int | None = 64  # how many dimensions of a head are turned
+    rotary_dim: int | None = 64  # how many dimensions of a head are rotated
     resid_pdrop: float = 0.0
     embd_pdrop: float = 0.0
     attn_pdrop: float = 0.0
@@ -47,9 +47,11 @@ class GPTJConfig(gpt2.CausalConfig):
         head_dim = self.hidden_size // self.num_attention_heads
         if self.rotary_dim is None and self.num_attention_heads > 1:
             raise ConfigError("rotary_dim is null, which the published model can only run with one head.")
-        turned = head_dim if self.rotary_dim is None else self.rotary_dim
-        if turned % 2 or not 0 < turned <= head_dim:
-            raise ConfigError(f"rotary_dim is {turned}; it must be an even number from 2 to the head size, {head_dim}.")
+        rotated = head_dim if self.rotary_dim is None else self.rotary_dim
+        if rotated % 2 or not 0 < rotated <= head_dim:
+            raise ConfigError(
+                f"rotary_dim is {rotated}; it must be an even number from 2 to the head size, {head_dim}."
+            )
 
 
 def block(config: GPTJConfig) -> Block:

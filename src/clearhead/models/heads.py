@@ -82,14 +82,14 @@ class Summary(nn.Module):
         if self.token == "first":
             return first
         if self.token in ("cls_index", "final"):
-            at = inputs.mc_token_ids
-            if at is None:
+            positions = inputs.mc_token_ids
+            if positions is None:
                 return first + time - 1
-            if at.shape != (batch,):
+            if positions.shape != (batch,):
                 raise InputError("mc_token_ids must give one position for each choice: (batch, choices).")
-            if at.device.type == "cpu" and bool(((at < 0) | (at >= time)).any()):
+            if positions.device.type == "cpu" and bool(((positions < 0) | (positions >= time)).any()):
                 raise InputError(f"mc_token_ids must be positions in the text, 0 to {time - 1}.")
-            return at
+            return positions
         if self.token == "end":
             eos = self.config.eos_token_id
             if input_ids is None or not isinstance(eos, int):
@@ -108,10 +108,12 @@ class Summary(nn.Module):
             if pad is None or input_ids is None:
                 return first + time - 1
             chosen = input_ids != pad
-        at = (torch.arange(chosen.shape[1], device=hidden.device) * chosen).argmax(-1)
-        if chosen.shape[1] > time and bool((at >= time).any()):
-            raise InputError(f"The end token stands at position {int(at.max())}, but the decoder read {time} only.")
-        return at
+        positions = (torch.arange(chosen.shape[1], device=hidden.device) * chosen).argmax(-1)
+        if chosen.shape[1] > time and bool((positions >= time).any()):
+            raise InputError(
+                f"The end token stands at position {int(positions.max())}, but the decoder read {time} only."
+            )
+        return positions
 
 
 class Head(nn.Module):

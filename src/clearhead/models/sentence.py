@@ -39,23 +39,23 @@ class Pooling(nn.Module):
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """hidden (batch, time, width), mask (batch, time) of 1 and 0 -> (batch, width · modes)"""
         wide = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-        seen = mask[..., None].to(wide.dtype)
-        return torch.cat([self._pool(mode, wide, seen) for mode in self.modes], -1).to(hidden.dtype)
+        real = mask[..., None].to(wide.dtype)
+        return torch.cat([self._pool(mode, wide, real) for mode in self.modes], -1).to(hidden.dtype)
 
-    def _pool(self, mode: str, hidden: Tensor, seen: Tensor) -> Tensor:
+    def _pool(self, mode: str, hidden: Tensor, real: Tensor) -> Tensor:
         rows = torch.arange(len(hidden), device=hidden.device)
-        first = seen[..., 0].argmax(1)
+        first = real[..., 0].argmax(1)
         if mode == "cls":
             return hidden[rows, first]
         if mode == "lasttoken":
-            return hidden[rows, seen.shape[1] - 1 - seen[..., 0].flip(1).argmax(1)]
+            return hidden[rows, real.shape[1] - 1 - real[..., 0].flip(1).argmax(1)]
         if mode == "max":
-            return hidden.masked_fill(seen == 0, -torch.inf).amax(1)
+            return hidden.masked_fill(real == 0, -torch.inf).amax(1)
         if mode == "weightedmean":
-            place = torch.arange(1, hidden.shape[1] + 1, device=hidden.device, dtype=hidden.dtype)
-            seen = seen * (place - first[:, None])[..., None]
-        count = seen.sum(1).clamp(min=1e-9)
-        return (hidden * seen).sum(1) / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)
+            index = torch.arange(1, hidden.shape[1] + 1, device=hidden.device, dtype=hidden.dtype)
+            real = real * (index - first[:, None])[..., None]
+        count = real.sum(1).clamp(min=1e-9)
+        return (hidden * real).sum(1) / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)
 
     def extra_repr(self) -> str:
         return ", ".join(self.modes)

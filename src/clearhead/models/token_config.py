@@ -33,7 +33,7 @@ class VocabularyConfig(Config):
         """The padding token has a row in a table of so many words."""
         if self.pad_token_id is not None and not 0 <= self.pad_token_id < words:
             raise ConfigError(
-                f"{self._said('pad_token_id')} is {self.pad_token_id}, outside the vocabulary of {words}."
+                f"{self._spelling('pad_token_id')} is {self.pad_token_id}, outside the vocabulary of {words}."
             )
 
 
@@ -50,13 +50,13 @@ class LayersConfig(Config):
         self._at_least(1, "hidden_size", "num_hidden_layers", "num_attention_heads")
         if self.num_hidden_layers > MOST_LAYERS:  # before anything is made for each of them
             raise ConfigError(
-                f"{self._said('num_hidden_layers')} asks for {self.num_hidden_layers:,} layers; no model has so many."
+                f"{self._spelling('num_hidden_layers')} asks for {self.num_hidden_layers:,} layers; no model has so many."
             )
 
     def _divides(self, width: int, heads: int) -> None:
         if width % heads:
             raise ConfigError(
-                f"{self._said('hidden_size')} is {width}, which {self._said('num_attention_heads')} = {heads} "
+                f"{self._spelling('hidden_size')} is {width}, which {self._spelling('num_attention_heads')} = {heads} "
                 "does not divide: the heads would not have equal sizes."
             )
 

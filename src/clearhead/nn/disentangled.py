@@ -27,8 +27,8 @@ def log_bucket(distance: Tensor, buckets: int, max_distance: int) -> Tensor:
     middle = buckets // 2
     size = distance.abs()
     log_range = torch.log(torch.tensor((max_distance - 1) / middle, device=distance.device))
-    spread = torch.log(size.clamp(min=middle) / middle) / log_range * (middle - 1)
-    return torch.where(size <= middle, distance, (spread.ceil() + middle).long() * distance.sign())
+    log_ratio = torch.log(size.clamp(min=middle) / middle) / log_range * (middle - 1)
+    return torch.where(size <= middle, distance, (log_ratio.ceil() + middle).long() * distance.sign())
 
 
 def real_positions(mask: BoundMask) -> Tensor | None:

@@ -41,14 +41,14 @@ class LoRALinear(Linear):
 def attach_adapters(
     model: nn.Module,
     chosen: Mapping[str, Linear],
-    factors: Mapping[Tensor, tuple[Tensor, Tensor]],
+    adapters: Mapping[Tensor, tuple[Tensor, Tensor]],
     scale: float,
     dropout: float,
 ) -> None:
     """Freeze the model, remembering what did learn, then put the detours in place."""
     model.__dict__[FROZEN] = [name for name, p in model.named_parameters() if p.requires_grad]
     model.requires_grad_(False)
-    learning = {weight: (nn.Parameter(a), nn.Parameter(b)) for weight, (a, b) in factors.items()}
+    learning = {weight: (nn.Parameter(a), nn.Parameter(b)) for weight, (a, b) in adapters.items()}
     for name, module in chosen.items():
         _replace(model, name, LoRALinear(module, *learning[module.weight], scale, dropout))
 

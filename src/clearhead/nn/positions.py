@@ -153,8 +153,8 @@ class RelativeBuckets(nn.Module):
             distance = (-distance).clamp(min=0)
         exact = buckets // 2
         # log-spaced from `exact` up to max_distance
-        spread = torch.log(distance.float().clamp(min=1) / exact) / math.log(self.max_distance / exact)
-        far = (exact + (spread * (buckets - exact)).long()).clamp(max=buckets - 1)
+        log_ratio = torch.log(distance.float().clamp(min=1) / exact) / math.log(self.max_distance / exact)
+        far = (exact + (log_ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
         return offset + torch.where(distance < exact, distance, far)
 
     def forward(self, query: int, key: int) -> Tensor:

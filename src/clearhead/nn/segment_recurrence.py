@@ -108,10 +108,10 @@ class RelativeAttention(nn.Module):
         if targets is None:
             return content, None
         assert target_mask is not None and target_mapping is not None and not self.fused
-        places = target_mapping.to(source.dtype)[:, None]  # (batch, 1, targets, Q)
-        query = places.transpose(-1, -2) @ self._split(self.query(targets))
+        mapping = target_mapping.to(source.dtype)[:, None]  # (batch, 1, targets, Q)
+        query = mapping.transpose(-1, -2) @ self._split(self.query(targets))
         heads = self._attend(query, key, value, relative_keys, target_mask, other_segment)
-        return content, self._project_out(places @ heads)
+        return content, self._project_out(mapping @ heads)
 
     def _attend(
         self,
@@ -335,7 +335,7 @@ class SegmentRecurrentStack(Stack):
         return torch.cat((angle.sin(), angle.cos()), -1).to(like.dtype)
 
 
-def _check_shape(name: str, given: Tensor, wanted: tuple[int, ...]) -> None:
-    if not isinstance(given, Tensor) or tuple(given.shape) != wanted:
-        got = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
-        raise InputError(f"{name} must be a tensor of the shape {wanted}, not {got}.")
+def _check_shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
+    if not isinstance(tensor, Tensor) or tuple(tensor.shape) != expected:
+        shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise InputError(f"{name} must be a tensor of the shape {expected}, not {shape}.")

@@ -142,14 +142,16 @@ class Stack(nn.Module):
         complete = attention_mask is not None and attention_mask.ndim == 4
         allowed = visible if complete else Mask(causal=self.causal) & visible
         # A layer with a window may hold fewer positions than there were; layers of one window hold the same.
-        held = {layer.window: cache.layers[n].held if cache is not None else 0 for n, layer in enumerate(self.blocks)}
+        past_lengths = {
+            layer.window: cache.layers[n].held if cache is not None else 0 for n, layer in enumerate(self.blocks)
+        }
         sees_itself = isinstance(cache, StaticKVCache) and time == 1  # a new position does
         bound = {}
-        for window, before in held.items():
-            keys = before + time
+        for window, past_length in past_lengths.items():
+            keys = past_length + time
             mask = allowed if keys == past + time else allowed.of_last(keys)
-            near = mask if complete else mask.within(window)
-            bound[window] = near.bind(time, keys, device, batch=batch, none_fully_masked=sees_itself)
+            windowed = mask if complete else mask.within(window)
+            bound[window] = windowed.bind(time, keys, device, batch=batch, none_fully_masked=sees_itself)
         source = memory.shape[1] if memory is not None else None
         bound_memory = None
         if memory_mask is not None:
@@ -211,9 +213,9 @@ def narrowed(x: Tensor) -> Tensor:
 
     Autocast itself would leave it as wide as the embedding table, and every sum with it.
     """
-    place = x.device.type
-    on = not x.is_meta and torch.is_autocast_enabled(place)
-    return x.to(torch.get_autocast_dtype(place)) if on else x
+    device_type = x.device.type
+    on = not x.is_meta and torch.is_autocast_enabled(device_type)
+    return x.to(torch.get_autocast_dtype(device_type)) if on else x
 
 
 def shape_of(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> tuple[int, int, torch.device]:

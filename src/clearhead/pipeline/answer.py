@@ -93,30 +93,30 @@ def answer(
         return list(zip(out.start_logits.float().cpu(), out.end_logits.float().cpu(), strict=True))
 
     scores = run_batches(pipe, [window.row for window in windows], logits, batch_size)
-    found: list[list[Answer]] = [[] for _ in range(1 if together else len(questions))]
-    nulls = [math.inf] * len(found)
+    answers_by_item: list[list[Answer]] = [[] for _ in range(1 if together else len(questions))]
+    nulls = [math.inf] * len(answers_by_item)
     for window, (start, end) in zip(windows, scores, strict=True):
-        at = 0 if together else window.item
+        item = 0 if together else window.item
         spans, null = _best_spans(window, start, end, max_answer_len, 2 * top_k + 10)
-        nulls[at] = min(nulls[at], null)
+        nulls[item] = min(nulls[item], null)
         for score, first, last in spans:
-            found[at].append(
+            answers_by_item[item].append(
                 Answer(passages[window.item][first:last], score, first, last, window.item if together else 0)
             )
     if handle_impossible_answer:
-        for answers, null in zip(found, nulls, strict=True):
+        for answers, null in zip(answers_by_item, nulls, strict=True):
             answers.append(Answer("", null, 0, 0))
-    ranked = [_ranked(answers)[:top_k] for answers in found]
-    given: list[Any] = [row[0] for row in ranked] if top_k == 1 else ranked
-    return given[0] if together else given
+    ranked = [_ranked(answers)[:top_k] for answers in answers_by_item]
+    results: list[Any] = [row[0] for row in ranked] if top_k == 1 else ranked
+    return results[0] if together else results
 
 
 def _ranked(answers: list[Answer]) -> list[Answer]:
     """Best first, each place once: overlapping windows find it twice."""
-    places: dict[tuple[int, int, int], Answer] = {}
-    for one in sorted(answers, key=lambda one: one.score, reverse=True):
-        places.setdefault((one.passage, one.start, one.end), one)
-    return list(places.values()) or [Answer("", 0.0, 0, 0)]
+    by_place: dict[tuple[int, int, int], Answer] = {}
+    for answer in sorted(answers, key=lambda answer: answer.score, reverse=True):
+        by_place.setdefault((answer.passage, answer.start, answer.end), answer)
+    return list(by_place.values()) or [Answer("", 0.0, 0, 0)]
 
 
 def passage_windows(
@@ -125,13 +125,13 @@ def passage_windows(
     """The question with the passage, or with parts of it that overlap by `doc_stride` tokens."""
     tokenizer = pipe.tokenizer
     limit = min(max_input_length(pipe.model, tokenizer), tokenizer.model_max_length, max_seq_len)
-    asked = tokenizer(question, add_special_tokens=False)
-    words = len(asked["input_ids"])
-    if words > limit // 2:  # more would leave too little room for the passage
-        log.warning("The question has %s tokens; it was cut to %s.", words, limit // 2)
-        words = limit // 2
-        question = question[: asked.offsets()[words - 1][1]]
-    room = limit - words - tokenizer.num_special_tokens_to_add(pair=True)
+    question_ids = tokenizer(question, add_special_tokens=False)
+    question_length = len(question_ids["input_ids"])
+    if question_length > limit // 2:  # more would leave too little room for the passage
+        log.warning("The question has %s tokens; it was cut to %s.", question_length, limit // 2)
+        question_length = limit // 2
+        question = question[: question_ids.offsets()[question_length - 1][1]]
+    capacity = limit - question_length - tokenizer.num_special_tokens_to_add(pair=True)
     # as published: where padding is on the left (XLNet), the passage comes first
     first = tokenizer.padding_side == "left"
     encoding = tokenizer(
@@ -139,7 +139,7 @@ def passage_windows(
         [question if first else passage],
         truncation="only_first" if first else "only_second",
         max_length=limit,
-        stride=min(doc_stride, limit // 2, room // 2),
+        stride=min(doc_stride, limit // 2, capacity // 2),
         return_overflowing_tokens=True,
     )
     for n, row in enumerate(rows_of(pipe.model, encoding)):

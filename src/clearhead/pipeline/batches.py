@@ -130,13 +130,13 @@ def checked_logits(pipe: TextPipeline, batch: TextBatch) -> Tensor:
     return logits.float().cpu()
 
 
-def logits_at(pipe: TextPipeline, inputs: dict[str, Tensor], places: list[list[int]]) -> list[Tensor]:
-    """Of each row the logits at its places, (places, vocabulary). At others, where nobody asks, none are computed."""
-    asked = sorted({place for row in places for place in row})
-    logits = pipe.model(**inputs, logits_to_keep=torch.tensor(asked, device=pipe.model.device)).logits
+def logits_at(pipe: TextPipeline, inputs: dict[str, Tensor], positions: list[list[int]]) -> list[Tensor]:
+    """Of each row the logits at its positions, (positions, vocabulary). At others none are computed."""
+    kept = sorted({position for row in positions for position in row})
+    logits = pipe.model(**inputs, logits_to_keep=torch.tensor(kept, device=pipe.model.device)).logits
     check_numbers(logits, pipe.model)
-    column = {place: n for n, place in enumerate(asked)}
-    return [logits[n, [column[place] for place in row]] for n, row in enumerate(places)]
+    column = {position: n for n, position in enumerate(kept)}
+    return [logits[n, [column[position] for position in row]] for n, row in enumerate(positions)]
 
 
 def _of_similar_length(

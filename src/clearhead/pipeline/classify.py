@@ -63,13 +63,13 @@ def classify(
             scores = _entailment(pipe, texts, names, template, batch_size)
         else:
             scores = label_log_probs(pipe, texts, names, template, batch_size).softmax(-1)
-    found = [_ranked(names, row) for row in scores.tolist()]
-    return found[0] if isinstance(text, str) else found
+    ranked = [_ranked(names, row) for row in scores.tolist()]
+    return ranked[0] if isinstance(text, str) else ranked
 
 
 def _ranked(names: list[str], scores: list[float]) -> list[ScoredLabel]:
     scored = [ScoredLabel(name, score) for name, score in zip(names, scores, strict=True)]
-    return sorted(scored, key=lambda one: one.score, reverse=True)
+    return sorted(scored, key=lambda label: label.score, reverse=True)
 
 
 def _checked_labels(labels: Sequence[str]) -> list[str]:

@@ -71,24 +71,25 @@ def _guesses(pipe: TextPipeline, texts: list[str], top_k: int, batch_size: int) 
     """Of each text the guesses for its masks, in order. In a long text, those of the window with more context."""
     encoding, _ = windows_of(pipe, texts)
     rows, samples = rows_of(pipe.model, encoding), encoding["overflow_to_sample_mapping"]
-    places = [
-        [at for at, token in enumerate(row["input_ids"]) if token == pipe.tokenizer.mask_token_id] for row in rows
+    mask_positions = [
+        [position for position, token in enumerate(row["input_ids"]) if token == pipe.tokenizer.mask_token_id]
+        for row in rows
     ]
-    asked = [n for n, row in enumerate(places) if row]
+    with_masks = [n for n, row in enumerate(mask_positions) if row]
 
     def guess(batch: TextBatch) -> list[list[Guesses]]:
-        logits = logits_at(pipe, batch.inputs, [places[asked[number]] for number in batch.numbers])
-        return [[_best(at, top_k) for at in row.float().softmax(-1)] for row in logits]
+        logits = logits_at(pipe, batch.inputs, [mask_positions[with_masks[number]] for number in batch.numbers])
+        return [[_best(probabilities, top_k) for probabilities in row.float().softmax(-1)] for row in logits]
 
-    guessed = dict(zip(asked, run_batches(pipe, [rows[n] for n in asked], guess, batch_size), strict=True))
+    guessed = dict(zip(with_masks, run_batches(pipe, [rows[n] for n in with_masks], guess, batch_size), strict=True))
     best: list[dict[int, tuple[float, Guesses]]] = [{} for _ in texts]  # where a mask begins -> (context, guesses)
-    for n in asked:
+    for n in with_masks:
         sample, offsets, last = samples[n], encoding.offsets(n), len(rows[n]["input_ids"]) - 1
         opens, closes = samples[:n].count(sample) == 0, samples[n + 1 :].count(sample) == 0
-        for at, guesses in zip(places[n], guessed[n], strict=True):
-            context = min(inf if opens else at, inf if closes else last - at)
-            if context > best[sample].get(offsets[at][0], (-1.0,))[0]:
-                best[sample][offsets[at][0]] = context, guesses
+        for position, guesses in zip(mask_positions[n], guessed[n], strict=True):
+            context = min(inf if opens else position, inf if closes else last - position)
+            if context > best[sample].get(offsets[position][0], (-1.0,))[0]:
+                best[sample][offsets[position][0]] = context, guesses
     return [[guesses for _, (_, guesses) in sorted(masks.items())] for masks in best]
 
 
@@ -105,9 +106,11 @@ def _filled(pipe: TextPipeline, ids: list[int], masks: list[Guesses]) -> Iterato
     def shown(ids: list[int]) -> str:
         return tokenizer.decode([token for token in ids if token not in left_out])
 
-    places = [n for n, token in enumerate(ids) if token == tokenizer.mask_token_id]
-    for at, guesses in zip(places, masks, strict=True):
+    mask_positions = [n for n, token in enumerate(ids) if token == tokenizer.mask_token_id]
+    for position, guesses in zip(mask_positions, masks, strict=True):
         yield [
-            MaskFill(tokenizer.readable([token])[0], token, score, shown([*ids[:at], token, *ids[at + 1 :]]))
+            MaskFill(
+                tokenizer.readable([token])[0], token, score, shown([*ids[:position], token, *ids[position + 1 :]])
+            )
             for token, score in guesses
         ]

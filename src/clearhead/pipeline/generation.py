@@ -64,7 +64,7 @@ class TextGeneration:
         self.run = GenerationRun(model, ids, mask, self.options, tokenizer, past)
         answers_only = model.is_encoder_decoder  # it answers its text rather than continuing it
         pairs = zip(ids.tolist(), mask.tolist(), strict=True)
-        real = [[token for token, seen in zip(*pair, strict=True) if seen] for pair in pairs]
+        real = [[token for token, is_real in zip(*pair, strict=True) if is_real] for pair in pairs]
         self._rows = [
             _Row(tokenizer, "" if answers_only else prompt, [] if answers_only else tokens, self.run.stop_strings)
             for prompt, tokens in zip(prompts, real, strict=True)
@@ -86,15 +86,15 @@ class TextGeneration:
         self._start()
         for step in self.run.steps():
             log_probs = step.log_probs().tolist() if self._log_probs else None
-            chosen, over = step.tokens.tolist(), step.finished.tolist()
+            chosen, finished = step.tokens.tolist(), step.finished.tolist()
             self._times.append(time.perf_counter())
             written = [
-                row.add(chosen[n], None if log_probs is None else log_probs[n], over[n])
+                row.add(chosen[n], None if log_probs is None else log_probs[n], finished[n])
                 for n, row in enumerate(self._rows)
             ]
             if written[0]:
                 yield written[0]
-            if all(over):  # an accelerator may go on a little
+            if all(finished):  # an accelerator may go on a little
                 break
         rest = [row.close() for row in self._rows]
         if rest[0]:
@@ -129,8 +129,8 @@ class TextGeneration:
     def answers(self) -> list[GeneratedText]:
         if self.options.num_beams > 1 and not self._times:
             return []  # a search has no answer before it has ended
-        ends = set(self.run.eos)
-        return [row.answer(ends, self._tokenizer, self.options.grammar) for row in self._rows]
+        eos = set(self.run.eos)
+        return [row.answer(eos, self._tokenizer, self.options.grammar) for row in self._rows]
 
     @property
     def full(self) -> bool:
@@ -164,16 +164,16 @@ class _Row:
         self.log_probs: list[float] = []
         self.reason: str | None = None  # where the call has said it
         self.score: float | None = None
-        self._over = self._closed = False  # it has ended itself; there is no room for more
+        self._finished = self._closed = False  # it has ended itself; there is no room for more
 
-    def add(self, token: int, log_prob: float | None, over: bool) -> str:
+    def add(self, token: int, log_prob: float | None, finished: bool) -> str:
         """The text that this token completes."""
-        if self._over:
+        if self._finished:
             return ""
         self.ids.append(token)
         if log_prob is not None:
             self.log_probs.append(log_prob)
-        self._over = over
+        self._finished = finished
         return self._shown(self._pieces.push(token))
 
     def close(self) -> str:
@@ -186,10 +186,10 @@ class _Row:
         self.text += kept
         return kept
 
-    def answer(self, ends: set[int], tokenizer: Tokenizer, form: object) -> GeneratedText:
+    def answer(self, eos: set[int], tokenizer: Tokenizer, form: object) -> GeneratedText:
         reason = self.reason or ("length" if self._closed else "interrupted")
-        if self._over:
-            reason = "end" if self.ids[-1] in ends else "stop"
+        if self._finished:
+            reason = "end" if self.ids[-1] in eos else "stop"
         tokens = tokenizer.readable(self.ids)
         new = form.without_free_space(self.text) if isinstance(form, Grammar) else self.text
         text = self._prompt + self.text if self._prompt else new

@@ -85,10 +85,10 @@ def _shortened(pipe: TextPipeline, text: str, tokens: int) -> str:
 
 def _tokens_within(offsets: list[tuple[int, int]], start: int, end: int) -> list[int]:
     """The numbers of the tokens that hold characters from start to end."""
-    found = [n for n, (first, last) in enumerate(offsets) if first < end and last > start and last > first]
-    if not found:
+    token_indices = [n for n, (first, last) in enumerate(offsets) if first < end and last > start and last > first]
+    if not token_indices:
         raise TokenizerError("The tokenizer leaves nothing of a label. Choose labels that it knows.")
-    return found
+    return token_indices
 
 
 def _continued(pipe: TextPipeline, texts: list[str], labels: list[str], template: str, batch_size: int) -> Tensor:
@@ -96,12 +96,12 @@ def _continued(pipe: TextPipeline, texts: list[str], labels: list[str], template
 
     def mean_log_probs(batch: TextBatch) -> list[Tensor]:
         chosen = [sentences[number] for number in batch.numbers]
-        logits = logits_at(pipe, batch.inputs, [[at - 1 for at in one.label] for one in chosen])
-        tokens = [[one.row["input_ids"][at] for at in one.label] for one in chosen]
+        logits = logits_at(pipe, batch.inputs, [[at - 1 for at in sentence.label] for sentence in chosen])
+        tokens = [[sentence.row["input_ids"][at] for at in sentence.label] for sentence in chosen]
         return [_mean_log_prob(*both) for both in zip(logits, tokens, strict=True)]
 
-    found = run_batches(pipe, [one.row for one in sentences], mean_log_probs, batch_size)
-    return torch.stack(found).view(len(texts), -1)
+    log_probs = run_batches(pipe, [sentence.row for sentence in sentences], mean_log_probs, batch_size)
+    return torch.stack(log_probs).view(len(texts), -1)
 
 
 def _unmasked(pipe: TextPipeline, texts: list[str], labels: list[str], template: str, batch_size: int) -> Tensor:
@@ -109,20 +109,21 @@ def _unmasked(pipe: TextPipeline, texts: list[str], labels: list[str], template:
     if mask is None:
         raise TokenizerError("The tokenizer has no mask token.")
     sentences = _sentences(pipe, texts, labels, template)
-    rows, asked = [], []
-    for one in sentences:
-        for n in one.label:
-            ids = [mask if m >= n and m in one.label else token for m, token in enumerate(one.row["input_ids"])]
-            rows.append({**one.row, "input_ids": ids})
-            asked.append((n, one.row["input_ids"][n]))
+    rows, targets_at = [], []
+    for sentence in sentences:
+        for n in sentence.label:
+            tokens = sentence.row["input_ids"]
+            ids = [mask if m >= n and m in sentence.label else token for m, token in enumerate(tokens)]
+            rows.append({**sentence.row, "input_ids": ids})
+            targets_at.append((n, tokens[n]))
 
     def log_probs(batch: TextBatch) -> list[Tensor]:
-        chosen = [asked[number] for number in batch.numbers]
+        chosen = [targets_at[number] for number in batch.numbers]
         logits = logits_at(pipe, batch.inputs, [[at] for at, _ in chosen])
         return [_mean_log_prob(row, [token]) for row, (_, token) in zip(logits, chosen, strict=True)]
 
     scores = iter(run_batches(pipe, rows, log_probs, batch_size))
-    means = [torch.stack([next(scores) for _ in one.label]).mean() for one in sentences]
+    means = [torch.stack([next(scores) for _ in sentence.label]).mean() for sentence in sentences]
     return torch.stack(means).view(len(texts), -1)
 
 

@@ -76,12 +76,12 @@ def encode_prompts(
 def _cut(pipe: TextPipeline, prompts: list[str], rows: list[list[int]], reader: Tokenizer | None) -> list[list[int]]:
     """The rows, those that the encoder cannot read whole cut to its length."""
     limit = next(iter(pipe.model.stacks.values())).embed.max_length
-    long = [n for n, row in enumerate(rows) if limit is not None and len(row) > limit]
-    if not long:
+    too_long = [n for n, row in enumerate(rows) if limit is not None and len(row) > limit]
+    if not too_long:
         return rows
-    log.warning("%s of %s texts were cut to the %s tokens that the model can read.", len(long), len(rows), limit)
+    log.warning("%s of %s texts were cut to the %s tokens that the model can read.", len(too_long), len(rows), limit)
     tokenizer = reader or pipe.tokenizer
-    short = {n: tokenizer.encode(prompts[n], truncation=True, max_length=limit) for n in long}
+    short = {n: tokenizer.encode(prompts[n], truncation=True, max_length=limit) for n in too_long}
     return [short.get(n, row) for n, row in enumerate(rows)]
 
 

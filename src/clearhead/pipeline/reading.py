@@ -105,5 +105,5 @@ def _read_and_write(pipe: TextPipeline, model: Any, text: str, target: str | Non
 
 def written_after(unit: TokenUnit, read: TokenUnit, guessed: bool = False) -> WrittenUnit:
     """What is written at the step at which `read` has just been read."""
-    own = {item.name: getattr(unit, item.name) for item in fields(unit) if item.init}
-    return WrittenUnit(**own, read=read.text, guessed=guessed)
+    fields_of_unit = {item.name: getattr(unit, item.name) for item in fields(unit) if item.init}
+    return WrittenUnit(**fields_of_unit, read=read.text, guessed=guessed)

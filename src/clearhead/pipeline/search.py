@@ -47,16 +47,16 @@ def search(
     queries = texts_of(query)
     if vectors is None:
         vectors = pipe.embed(documents, normalize=True, batch_size=batch_size)
-    asked = pipe.embed(queries, normalize=True, batch_size=batch_size)
-    vectors = torch.as_tensor(vectors, dtype=asked.dtype, device=asked.device)
-    if vectors.shape != (len(documents), asked.shape[-1]):
+    query_vectors = pipe.embed(queries, normalize=True, batch_size=batch_size)
+    vectors = torch.as_tensor(vectors, dtype=query_vectors.dtype, device=query_vectors.device)
+    if vectors.shape != (len(documents), query_vectors.shape[-1]):
         raise InputError(
-            f"vectors must have the shape ({len(documents)}, {asked.shape[-1]}), a row for each text as pipe.embed "
-            f"gives them, not {tuple(vectors.shape)}."
+            f"vectors must have the shape ({len(documents)}, {query_vectors.shape[-1]}), a row for each text as "
+            f"pipe.embed gives them, not {tuple(vectors.shape)}."
         )
-    best = (asked @ F.normalize(vectors, dim=-1).T).topk(min(top_k, len(documents)))
-    found = [
+    best = (query_vectors @ F.normalize(vectors, dim=-1).T).topk(min(top_k, len(documents)))
+    hits = [
         [SearchHit(documents[n], score, n) for score, n in zip(scores, indices, strict=True)]
         for scores, indices in zip(best.values.tolist(), best.indices.tolist(), strict=True)
     ]
-    return found[0] if isinstance(query, str) else found
+    return hits[0] if isinstance(query, str) else hits

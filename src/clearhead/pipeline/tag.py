@@ -63,11 +63,11 @@ def tag(
     windows: list[list[list[_Piece]]] = [[] for _ in texts]
     for n, sample in enumerate(encoding["overflow_to_sample_mapping"]):
         windows[sample].append(_pieces(pipe, texts[sample], encoding, n, scores[n]))
-    found = []
+    entities = []
     for sentence, parts in zip(texts, windows, strict=True):
         tagged = _words(sentence, _joined(parts, overlap))
-        found.append(tagged if words else _entities(sentence, tagged))
-    return found[0] if isinstance(text, str) else found
+        entities.append(tagged if words else _entities(sentence, tagged))
+    return entities[0] if isinstance(text, str) else entities
 
 
 def _pieces(pipe: TextPipeline, text: str, encoding: Encoding, row: int, scores: Tensor) -> list[_Piece]:

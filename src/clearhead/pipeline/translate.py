@@ -62,26 +62,28 @@ def _write(pipe: TextPipeline, text: str | list[str], task: str, options: dict[s
     stored = task_params(pipe.model.config, task)
     prefix = stored.pop("prefix", None) or ""
     batch_size = _BATCH_SIZE.check(options.pop("batch_size", _BATCH_SIZE.default))
-    texts = [one if one.startswith(prefix) else prefix + one for one in texts_of(text)]
+    texts = [source if source.startswith(prefix) else prefix + source for source in texts_of(text)]
     seeds = _seeds(pipe, len(texts), stored, options)
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
     written: dict[int, list[str]] = {}
     for start in range(0, len(texts), batch_size):
         chosen = order[start : start + batch_size]
-        own = {} if seeds is None else {"seed": [seed for n in chosen for seed in seeds[n]]}
-        answers = pipe.generate([texts[n] for n in chosen], truncation=True, preferred=stored, **options | own)
+        seed_options = {} if seeds is None else {"seed": [seed for n in chosen for seed in seeds[n]]}
+        answers = pipe.generate([texts[n] for n in chosen], truncation=True, preferred=stored, **options | seed_options)
         each = len(answers) // len(chosen)  # num_return_sequences
-        written |= {n: answers[place * each : (place + 1) * each] for place, n in enumerate(chosen)}
-    given = [answer for n in range(len(texts)) for answer in written[n]]
-    return given[0] if isinstance(text, str) and len(given) == 1 else given
+        written |= {n: answers[k * each : (k + 1) * each] for k, n in enumerate(chosen)}
+    flat = [answer for n in range(len(texts)) for answer in written[n]]
+    return flat[0] if isinstance(text, str) and len(flat) == 1 else flat
 
 
 def _seeds(pipe: TextPipeline, texts: int, stored: dict[str, Any], options: dict[str, Any]) -> list[list[int]] | None:
     """Those of each text, as `generate` would give them: a text has its own, whichever batch it comes to be in."""
-    given: dict[str, Any] = {n: options[n] for n in ("seed", "num_beams", "num_return_sequences") if n in options}
+    seed_options: dict[str, Any] = {
+        n: options[n] for n in ("seed", "num_beams", "num_return_sequences") if n in options
+    }
     seeds = (
-        Options.from_keywords(given, pipe.model.generation | stored).seeds(texts)
-        if given.get("seed") is not None
+        Options.from_keywords(seed_options, pipe.model.generation | stored).seeds(texts)
+        if seed_options.get("seed") is not None
         else None
     )
     if seeds is None:
