@@ -50,7 +50,8 @@ class LayersConfig(Config):
         self._at_least(1, "hidden_size", "num_hidden_layers", "num_attention_heads")
         if self.num_hidden_layers > MOST_LAYERS:  # before anything is made for each of them
             raise ConfigError(
-                f"{self._spelling('num_hidden_layers')} asks for {self.num_hidden_layers:,} layers; none has so many."
+                f"{self._spelling('num_hidden_layers')} asks for {self.num_hidden_layers:,} layers; "
+                "no model has so many."
             )
 
     def _divides(self, width: int, heads: int) -> None:
