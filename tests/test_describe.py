@@ -118,7 +118,7 @@ def test_every_preset_is_described():
     for name, fam in presets().items():
         d = describe(name, fam, fam.preset(name))
         assert d.parameters > 1e7
-        assert d.flops_per_token > d.parameters / 2
+        assert d.flops_per_token > d.parameters / 2 or fam.name == "word-vectors"  # which multiplies nothing
     assert family("gpt2").presets
 
 

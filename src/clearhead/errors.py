@@ -26,6 +26,10 @@ class InputError(ClearheadError, ValueError):
     """The text, ids, masks or options given to a model do not fit it."""
 
 
+class UnknownWordError(InputError, KeyError):
+    """A word that a table of vectors does not have."""
+
+
 class PromptTooLong(InputError):
     """The prompt takes all the positions that the model has: there is none left to write in."""
 

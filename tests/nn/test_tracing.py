@@ -170,7 +170,7 @@ def all_inputs(model: Model, task: str) -> dict[str, Tensor]:
         given["langs"] = ids_of(rows, seed=4) % 2
     if task == "multiple-choice":
         given = {name: t.view(BATCH, CHOICES, TIME) for name, t in given.items()}
-    if getattr(model.stack.layers[0], "cross_attention", None) is not None:
+    if any(getattr(layer, "cross_attention", None) is not None for layer in model.stack.layers):
         given["encoder_hidden_states"] = torch.randn(rows, SOURCE, 12, generator=torch.Generator().manual_seed(3))
     if task == "sequence-classification":
         model.config.pad_token_id = 0  # GPT-2 has none; it says where each text ends
@@ -196,7 +196,7 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
     body: Stack = getattr(model, side) if side else model.stack if not isinstance(model, EncoderDecoderModel) else None
     time = SOURCE if side == "encoder" else TIME
     width = model.config.hidden_size
-    if body is not None and isinstance(body.layers[0], RecurrentLayer):
+    if body is not None and any(isinstance(layer, RecurrentLayer) for layer in body.layers):
         return recurrent_shape(parts, body, (rows, time))
     if isinstance(body, BidirectionalStack):
         return elmo_shape(parts, body, (rows, time))

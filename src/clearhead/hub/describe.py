@@ -144,7 +144,7 @@ def _training(model: Model, stacks: list[Stack], length: int) -> Training:
         flops_per_token=3 * _flops(model, stacks, length),  # the backward pass takes two products for each one
         activation_bytes=rest + sum(kept),
         checkpointed_bytes=rest + inputs,
-        layer_bytes=max(kept),
+        layer_bytes=max(kept, default=0),
     )
 
 

@@ -14,6 +14,7 @@ from clearhead.schema import shown
 
 # `model_type` in config.json -> the module that holds the family. To add a family, add a line.
 FAMILIES = {
+    "word-vectors": "clearhead.models.word_vectors",
     "rnn": "clearhead.models.rnn",
     "rnn-seq2seq": "clearhead.models.rnn_seq2seq",
     "elmo": "clearhead.models.elmo",

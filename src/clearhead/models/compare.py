@@ -73,6 +73,8 @@ def _shape(model: Model, stacks: list[Stack]) -> str:
         return "recurrent: one token after another"
     if isinstance(stacks[0], BidirectionalStack):
         return "recurrent: one word after another, from each end"
+    if not len(stacks[0].layers):
+        return "a table: each word for itself"
     return "decoder: each token sees what came before" if stacks[0].causal else "encoder: every token sees all"
 
 
@@ -82,8 +84,10 @@ def _stack_features(stack: Stack) -> Features:
     if isinstance(stack, RecurrentStack):
         parts = {"embedding": _embedding(stack.token_embedder), "recurrence": _recurrence(stack)}
         return parts | (_decoder_features(stack) if isinstance(stack, RecurrentDecoder) else {})
-    parts = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
     blocks = stack.blocks
+    if not blocks:
+        return {"embedding": _embedding(stack.token_embedder)}
+    parts = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
     first = blocks[0]
     if isinstance(first, Block):
         parts["norm"] = f"{type(first.attention_norm).__name__}, {first.placement}"

@@ -149,6 +149,7 @@ FAMILY = Family(
         "token-classification": "RNNForTokenClassification",
     },
     default_task="causal-lm",
+    parent="word-vectors",
     own_format=True,
     presets={
         "lstm-medium": {"embedding_size": 650, "hidden_size": 650, "num_hidden_layers": 2, "dropout": 0.5},

@@ -8,6 +8,7 @@ from clearhead.pipeline.loading import PIPELINES, folder_of, load
 from clearhead.pipeline.search import SearchHit
 from clearhead.pipeline.tag import Entity
 from clearhead.pipeline.text import JOBS, TextPipeline, as_text
+from clearhead.pipeline.word_vectors import WordVectors, as_word_vectors
 
 __all__ = [
     "JOBS",
@@ -20,7 +21,9 @@ __all__ = [
     "ScoredLabel",
     "SearchHit",
     "TextPipeline",
+    "WordVectors",
     "as_text",
+    "as_word_vectors",
     "folder_of",
     "load",
 ]

@@ -43,6 +43,7 @@ class Pipeline:
     """`model` is the network, `codec` turns what a person gives into what it reads."""
 
     reads_text: ClassVar[bool] = False
+    no_text: ClassVar[str] = "generation.about_words"  # the key of what is said where a text is wanted
 
     def __init__(self, model: Model, codec: Codec | None, name: str = "") -> None:
         self.model = model
@@ -77,6 +78,10 @@ class Pipeline:
         inputs = {name: tensor.to(self.model.device) for name, tensor in self.codec(raw).items()}
         units: list[Unit] = self.codec.units(raw)
         return Reading(inputs, units, [])
+
+    def count_units(self, raw: Any, /) -> int:
+        """How long an input is, in units."""
+        return 0 if self.codec is None else len(self.codec.units(raw))
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False, format: str | None = None) -> None:
         """Write config.json, model.safetensors and the codec's files: whole, or not at all.

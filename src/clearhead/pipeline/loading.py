@@ -23,7 +23,11 @@ from clearhead.text.builders.word_list import read_word_list, word_tokenizer
 log = logging.getLogger("clearhead")
 
 # what a family reads (Family.modality) -> its pipeline, as module:class
-PIPELINES = {"text": "clearhead.pipeline.text:TextPipeline", "words": "clearhead.pipeline.words:WordPipeline"}
+PIPELINES = {
+    "text": "clearhead.pipeline.text:TextPipeline",
+    "words": "clearhead.pipeline.words:WordPipeline",
+    "word-vectors": "clearhead.pipeline.word_vectors:WordVectors",
+}
 
 
 def pipeline_class(family: Family) -> type[Pipeline]:
@@ -50,8 +54,8 @@ def load(
 ) -> Any:
     """Load a model and its codec, as the pipeline for what its family reads.
 
-    where            a folder, a shipped name ("random-gpt2"), a hub id ("openai-community/gpt2"), or a file of fastai's
-                     ("model.pth")
+    where            a folder, a shipped name ("random-gpt2"), a hub id ("openai-community/gpt2"), a file of fastai's
+                     ("model.pth"), or of word vectors in GloVe's or word2vec's format ("glove.txt", "vectors.bin")
     task             which head; by default the checkpoint's own
     dtype            "float32", "bfloat16" …; by default as stored
     device           where to put it; by default the CPU
@@ -77,6 +81,8 @@ def load(
         model, made = card.make(task)
         model = model.to(device=place, dtype=kind) if quantize is None else hub.apply_precision(model, quantize)
         return TextPipeline(model, made, name=name)
+    if name and hub.user_path(name).is_file():
+        return _load_file(hub.user_path(name), name, task, kind, place, revision, quantize)
     root = folder_of(where, revision)
     if is_adapter(root):
         model, base = _adapted(root, task, dtype, device, ignore_options, strict)
@@ -108,6 +114,28 @@ def _fastai(
     missing = f"{path} came without its words, so it takes token ids only. Give them: vocab='vocab.json', a JSON list."
     log.warning(missing)
     return TextPipeline(model, None, name=str(path), no_tokenizer=missing)
+
+
+def _load_file(
+    path: Path,
+    name: str,
+    task: str | None,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    revision: str | None,
+    quantize: str | None,
+) -> Any:
+    """A file of word vectors. They have one task, and no matrices that could be rounded."""
+    from clearhead.pipeline.vector_files import load_vectors
+
+    if revision is not None:
+        raise InputError(f"{path} is a file; only a model from the hub has a revision.")
+    vectors = load_vectors(path, name, dtype, device)
+    if task is not None:
+        vectors.model.family.check_task(task)
+    if quantize is not None:
+        raise InputError(f"{path} holds word vectors, which are looked up and not multiplied with: leave quantize out.")
+    return vectors
 
 
 def _adapted(

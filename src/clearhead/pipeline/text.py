@@ -81,6 +81,9 @@ class TextPipeline(Pipeline):
             raise TokenizerError(self._no_tokenizer or say("generation.no_tokenizer", title=self.title))
         return self.codec
 
+    def count_units(self, text: str, /) -> int:
+        return len(self.tokenizer.encode(text))
+
     def read(self, text: str, pair: str | None = None, target: str | None = None) -> Reading:
         """How the model reads a text, or a pair of texts.
 
@@ -334,7 +337,7 @@ class TextPipeline(Pipeline):
 def as_text(pipe: Pipeline) -> TextPipeline:
     """The same, where it reads text; an error for one that does not."""
     if not isinstance(pipe, TextPipeline):
-        raise InputError(say("generation.about_words", title=pipe.title))
+        raise InputError(say(pipe.no_text, title=pipe.title))
     return pipe
 
 
