@@ -27,6 +27,7 @@ from clearhead.cli import (
     tokenize,
     train,
     translate,
+    vectors,
     walk,
 )
 from clearhead.cli.style import fail
@@ -50,6 +51,7 @@ _VERBS = {
     "Use a model": {
         "generate": generate, "classify": classify, "tag": tag, "answer": answer, "translate": translate,
         "summarize": summarize, "search": search, "fill": fill, "embed": embed,
+        "vectors": vectors,
     },
     "Look inside": {
         "walk": walk, "explain": explain, "next": next_token, "tokenize": tokenize, "models": models, "studio": studio,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
-from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_model, out, print_json, waiting
+from clearhead.cli.style import DEFAULT, MODEL_HELP, note, open_pipeline, out, print_json, waiting
 from clearhead.cli.texts import check_argument
 from clearhead.errors import InputError
 
@@ -75,7 +75,8 @@ def command(
         from clearhead.explain.questions import question
 
     def load(where: str) -> Pipeline:
-        return open_model(where, task if where == model else None, dtype, device, revision if where == model else None)
+        own = where == model
+        return open_pipeline(where, task if own else None, dtype, device, revision if own else None)
 
     if as_csv and (listing or show or name is None):
         raise InputError("--csv prints the rows of a finding. A list of questions or settings is printed with --json.")

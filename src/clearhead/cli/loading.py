@@ -32,7 +32,7 @@ class LoadOptions:
 
     def load(self, name: str, fallback: str = "", task: str | None = None) -> TextPipeline:
         """fallback: the shipped model that would do, for who has no network."""
-        return open_model(name, task, self.dtype, self.device, self.revision, fallback=fallback)
+        return open_model(name, task, dtype=self.dtype, device=self.device, revision=self.revision, fallback=fallback)
 
 
 def named(model: str | None, kind: str, recipe: str, data: str, example: str) -> str:

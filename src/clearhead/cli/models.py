@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.style import note, open_model, out, print_json, waiting
+from clearhead.cli.style import note, open_pipeline, out, print_json, waiting
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ VERBS = {
     "token-classification": "tag",
     "question-answering": "answer",
     "features": "embed",
+    "word-vectors": "vectors",
 }
 
 
@@ -155,16 +156,23 @@ def describe(
 @app.command()
 def export(
     name: Annotated[str, typer.Argument(help="A folder, a shipped name or a hub id.")],
-    folder: Annotated[str, typer.Argument(help="Where to write it: a new folder.")],
+    folder: Annotated[str, typer.Argument(help="Where to write it: a new folder; word vectors also .txt or .bin.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model that was saved there.")] = False,
 ) -> None:
     """Write a model as a folder that transformers opens; the 2017 Transformer as Marian or Pegasus, where it can be.
 
-    Example:  clearhead models export translate-en-de en-de
+    Word vectors are written as word2vec files, which gensim opens: .txt or .bin.
+
+    Examples:
+
+      clearhead models export translate-en-de en-de
+
+      clearhead models export glove glove.bin
     """
-    pipe = open_model(name)
-    pipe.save(folder, overwrite=overwrite, format="transformers")
-    note(f"Written to {folder}. Open it with transformers, or with Clearhead.")
+    pipe = open_pipeline(name)
+    words = pipe.model.family.modality == "word-vectors"
+    pipe.save(folder, overwrite=overwrite, format=None if words else "transformers")
+    note(f"Written to {folder}. Open it with {'gensim' if words else 'transformers'}, or with Clearhead.")
 
 
 @app.command()

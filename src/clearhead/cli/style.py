@@ -18,7 +18,7 @@ from clearhead.errors import CheckpointError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from clearhead.pipeline import TextPipeline
+    from clearhead.pipeline import Pipeline, TextPipeline
 
 MODEL_HELP = "A folder, a shipped name or a hub id."
 DEFAULT = "stories"  # the model that a verb takes where none is named
@@ -85,7 +85,7 @@ def _with_shipped(error: CheckpointError, name: str, fallback: str) -> Checkpoin
     return CheckpointError(f"{message}{zoo.shipped_instead(fallback)}")
 
 
-def open_model(
+def open_pipeline(
     name: str,
     task: str | None = None,
     dtype: str | None = None,
@@ -93,7 +93,7 @@ def open_model(
     revision: str | None = None,
     quantize: str | None = None,
     fallback: str = DEFAULT,
-) -> TextPipeline:
+) -> Pipeline:
     """Load a model with a spinner; say so where its weights are random.
 
     fallback  the shipped model that would do, to be named where this one is not here; "" where none would
@@ -107,9 +107,17 @@ def open_model(
         from clearhead.pipeline import load
 
         try:
-            pipe: TextPipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
+            pipe: Pipeline = load(name, task=task, dtype=dtype, device=device, revision=revision, quantize=quantize)
         except CheckpointError as error:
             raise _with_shipped(error, name, fallback) from None
     if name in zoo.cards() and name.startswith("random-"):
         note(f"{name} is randomly initialised and has learned nothing: the mechanism is real, the answers are noise.")
     return pipe
+
+
+def open_model(name: str, task: str | None = None, **options: Any) -> TextPipeline:
+    """The same, for a verb that works on texts: an error for a table of words, which reads none."""
+    pipe: Any = open_pipeline(name, task, **options)
+    from clearhead.pipeline import WordVectors, as_text
+
+    return as_text(pipe) if isinstance(pipe, WordVectors) else pipe

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.findings import AsCsv, AsJson, Browse, Overwrite, Save, check_target, show_finding
-from clearhead.cli.style import DEFAULT, MODEL_HELP, open_model
+from clearhead.cli.style import DEFAULT, MODEL_HELP, open_pipeline
 from clearhead.cli.texts import check_argument
 
 
@@ -41,7 +41,7 @@ def command(
     """
     check_argument(text)
     check_target(save, overwrite, browse, as_json, as_csv)
-    pipe = open_model(model, dtype=dtype, device=device, revision=revision)
+    pipe = open_pipeline(model, dtype=dtype, device=device, revision=revision)
     from clearhead.explain import walk
 
     finding = walk(pipe, text, layer=layer, head=head, position=position, numbers=numbers, top_k=top_k)

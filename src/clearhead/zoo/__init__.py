@@ -54,6 +54,7 @@ TRAINED = (
     "translate-en-de",
     "translate-en-fr",
     "translate-en-zh",
+    "glove",
 )
 
 

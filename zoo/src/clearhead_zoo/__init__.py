@@ -35,4 +35,9 @@ CARDS = {  # name: (family, what it is, the same in Chinese); the long story is 
         "the same for short everyday sentences to Chinese (Tatoeba)",
         "同上，把简短的日常句子译成中文（Tatoeba）",
     ),
+    "glove": (
+        "word-vectors",
+        "GloVe's vectors of the 40,000 most frequent English words, 50 numbers each",
+        "GloVe 词向量：最常用的 40,000 个英文词，每个词 50 个数",
+    ),
 }

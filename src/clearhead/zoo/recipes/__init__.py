@@ -43,7 +43,8 @@ def find_recipe(name: str) -> Path:
     path = Path(name).expanduser()
     if path.is_file():
         return path
-    of_models = {card.name: card.folder / "recipe.yaml" for card in zoo.cards().values() if card.folder is not None}
+    folders = {card.name: card.folder for card in zoo.cards().values() if card.folder is not None}
+    of_models = {card: folder / "recipe.yaml" for card, folder in folders.items() if (folder / "recipe.yaml").is_file()}
     if name in of_models:
         return of_models[name]
     shipped = recipes()
