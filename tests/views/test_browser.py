@@ -35,7 +35,7 @@ from clearhead.views.widget import module
 from tests.explain.test_length_curve import curves
 from tests.programs import need_chromium
 from tests.tiny import TEXT, tiny_pipeline
-from tests.views.test_page import finding_of
+from tests.views.test_page import finding_of, of_words
 
 CHANGED = TEXT.replace("cat sat on", "cat on sat")
 
@@ -144,7 +144,7 @@ def findings(pipe):
         similarity(pipe, TEXT, tiny_pipeline("bert"), unbiased=True), patching(pipe, TEXT, CHANGED),
         caching(pipe, TEXT, 3),
         beams(pipe, TEXT, 3, 5), positions(pipe, 16), parameters(pipe), sampling(pipe, TEXT, 0.7, 20, 0.9),
-        prediction(tiny_pipeline("bert", "pretraining"), "the [MASK] sat on", "the [MASK] ran"),
+        prediction(tiny_pipeline("bert", "pretraining"), "the [MASK] sat on", "the [MASK] ran"), *of_words()[1:],
     ]  # fmt: skip
 
 
@@ -160,22 +160,13 @@ def test_every_kind_is_drawn_and_answers_the_pointer(findings, tmp_path):
         assert figure["question"].endswith("?"), kind
         assert len(figure["reading"]) > 40, kind
         assert figure["marks"] > 0, kind
-        assert figure["legend"] or kind in ("next-tokens", "walk", "prediction"), kind
+        assert figure["legend"] or kind in ("next-tokens", "walk", "prediction", "neighbours"), kind
         assert not figure["faint"], kind
         assert figure["wide"] <= 0, f"{kind} is wider than its frame"
         assert abs(figure["height"] - figure["inner"]) < 8, f"{kind} does not fill its frame"
         assert figure["tip"], kind
-    for kind in (
-        "attention",
-        "ablation",
-        "hidden-states",
-        "comparison",
-        "similarity",
-        "patching",
-        "neurons",
-        "gates",
-        "echo",
-    ):
+    matrices = ("attention", "ablation", "hidden-states", "comparison", "similarity", "patching", "neurons", "gates")
+    for kind in (*matrices, "echo", "word-map"):
         assert seen[kind]["pinned"], kind
 
 

@@ -10,13 +10,18 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 
 from clearhead.errors import InputError
 from clearhead.explain.ablation import ablation
 from clearhead.explain.finding import Finding
+from clearhead.explain.neighbours import neighbours
 from clearhead.explain.next_token import Candidate, NextTokens
 from clearhead.explain.token_path import Column, Vector, WalkStep
 from clearhead.explain.walk import Walk, walk
+from clearhead.explain.word_map import word_map
+from clearhead.pipeline.vector_files import pipeline_of
+from clearhead.text.word_vectors import Words
 from clearhead.views import page as pages
 from clearhead.views.page import WEB, compact, fragment, modules, page, script_json
 from tests.programs import need_node
@@ -25,7 +30,7 @@ from tests.tiny import TEXT, tiny_pipeline
 KINDS = [
     "attention", "attention-steps", "query-key", "ablation", "saliency", "neurons", "top-tokens", "factors",
     "hidden-states", "comparison", "similarity", "patching", "next-tokens", "walk", "beams", "positions", "parameters",
-    "prediction", "sampling",
+    "prediction", "sampling", "neighbours", "word-map",
 ]  # fmt: skip
 EVIL = "</script><script>alert(1)</script><!-- \u2028 &amp; \" ' ]]>"
 
@@ -49,6 +54,17 @@ def finding_of(kind, **given):
     fields = [(name, object) for name in given]
     made = dataclasses.make_dataclass("Made", fields, bases=(Finding,), frozen=True, namespace={"kind": kind})
     return made(**given)
+
+
+def of_words():
+    """A word's neighbours, a sum, and a map."""
+    table = torch.arange(20.0).view(5, 4).sin()
+    vectors = pipeline_of(Words.of(["king", "queen", "猫", "man", "woman"]), table, "own vectors")
+    return (
+        neighbours(vectors, "king"),
+        neighbours(vectors, "king - man + 猫"),
+        word_map(vectors, "king -> 猫 man woman"),
+    )
 
 
 def embedded(text):

@@ -13,6 +13,7 @@ from clearhead.explain.gates import GatesOverTime, gates
 from clearhead.explain.hidden_states import Comparison, HiddenStates, hidden_states
 from clearhead.explain.induction import induction_scores
 from clearhead.explain.length_curve import LengthCurve, length_curve
+from clearhead.explain.neighbours import Neighbours, neighbours
 from clearhead.explain.neuron_probe import NeuronProbe, neuron_probe
 from clearhead.explain.neurons import Neurons, TopTokens, neurons, top_tokens
 from clearhead.explain.next_token import NextTokens, next_token
@@ -25,6 +26,7 @@ from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
 from clearhead.explain.walk import Walk, walk
+from clearhead.explain.word_map import WordMap, word_map
 from clearhead.units import TokenUnit, WrittenUnit
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "HeadSummary",
     "HiddenStates",
     "LengthCurve",
+    "Neighbours",
     "NeuronProbe",
     "Neurons",
     "NextTokens",
@@ -56,6 +59,7 @@ __all__ = [
     "TokenUnit",
     "TopTokens",
     "Walk",
+    "WordMap",
     "WrittenUnit",
     "ablation",
     "alignment_steps",
@@ -69,6 +73,7 @@ __all__ = [
     "hidden_states",
     "induction_scores",
     "length_curve",
+    "neighbours",
     "neuron_probe",
     "neurons",
     "next_token",
@@ -82,4 +87,5 @@ __all__ = [
     "similarity",
     "top_tokens",
     "walk",
+    "word_map",
 ]

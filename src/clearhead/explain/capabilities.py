@@ -39,6 +39,13 @@ def reads_one_input(pipe: Pipeline) -> Reason:
     return has_tokenizer(pipe) if pipe.codec is None else None
 
 
+def has_layers(pipe: Pipeline) -> Reason:
+    """Not a table alone, in which no word knows of any other."""
+    if any(len(stack.layers) for stack in pipe.model.stacks.values()):
+        return None
+    return say("explain.only_a_table", title=pipe.title)
+
+
 def has_attention(pipe: Pipeline) -> Reason:
     return None if _attends_to_states(pipe) else _has_part(pipe, "attention")
 

@@ -126,6 +126,6 @@ def _answer(pipe: Pipeline, text: str, second: None, published: str | None) -> P
 
 
 QUESTION = Question(
-    name="parameters", kind="parameters", group="model", answer=_answer, text=False,
+    name="parameters", kind="parameters", group="model", answer=_answer, text=False, needs_layers=False,
     params=(Setting(name="published", key="parameters.published", type=str),),
 )  # fmt: skip

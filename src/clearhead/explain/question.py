@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from clearhead.errors import InputError, did_you_mean
+from clearhead.explain.capabilities import has_layers
 from clearhead.explain.finding import Finding
 from clearhead.explain.settings import ModelSetting, Setting
 from clearhead.messages import Message, say
@@ -26,6 +27,7 @@ class Question:
     checks   each says why a model cannot answer; None if it can
     second   "pair": models that read two texts can be given both; "needed": it is about two texts; "": one text
     text     whether there has to be one
+    needs_layers   it is about what a word becomes in its text: a table of word vectors has no answer
     """
 
     name: str
@@ -36,6 +38,7 @@ class Question:
     checks: tuple[Check, ...] = ()
     second: Literal["", "pair", "needed"] = ""
     text: bool = True
+    needs_layers: bool = True
 
     @property
     def title(self) -> Message:
@@ -51,7 +54,8 @@ class Question:
 
     def fits(self, pipe: Pipeline) -> Message | str | None:
         """None, or the reason why this model cannot answer, as a sentence."""
-        return next((reason for check in self.checks if (reason := check(pipe)) is not None), None)
+        checks = (has_layers, *self.checks) if self.needs_layers else self.checks
+        return next((reason for check in checks if (reason := check(pipe)) is not None), None)
 
     def params_for(self, pipe: Pipeline) -> tuple[Setting, ...]:
         """The parameters that mean something to this model."""

@@ -18,6 +18,7 @@ from clearhead.explain.gates import QUESTION as GATES
 from clearhead.explain.hidden_states import COMPARISON_QUESTION as COMPARISON
 from clearhead.explain.hidden_states import QUESTION as HIDDEN_STATES
 from clearhead.explain.length_curve import QUESTION as LENGTH_CURVE
+from clearhead.explain.neighbours import QUESTION as NEIGHBOURS
 from clearhead.explain.neuron_probe import QUESTION as NEURON_PROBE
 from clearhead.explain.neurons import QUESTION as NEURONS
 from clearhead.explain.neurons import TOP_TOKENS_QUESTION as TOP_TOKENS
@@ -32,6 +33,7 @@ from clearhead.explain.saliency import QUESTION as SALIENCY
 from clearhead.explain.sampling import QUESTION as SAMPLING
 from clearhead.explain.similarity import QUESTION as SIMILARITY
 from clearhead.explain.walk import QUESTION as WALK
+from clearhead.explain.word_map import QUESTION as WORD_MAP
 from clearhead.messages import say
 from clearhead.schema import shown
 
@@ -41,6 +43,7 @@ _ALL = (
     HIDDEN_STATES, COMPARISON, SIMILARITY,
     NEURONS, TOP_TOKENS, NEURON_PROBE, FACTORS, GATES, ECHO,
     NEXT_TOKEN, SAMPLING, BEAMS, CACHE, PREDICTION, WALK,
+    NEIGHBOURS, WORD_MAP,
     POSITIONS, PARAMETERS, LENGTH_CURVE,
 )  # fmt: skip
 QUESTIONS: dict[str, Question] = {one.name: one for one in _ALL}

@@ -414,6 +414,11 @@ SENTENCES = {
         "variance is {value}; it is a share above 0 and up to 1.",
         "variance 是 {value}；应是大于 0、不超过 1 的比例。",
     ),
+    "only_a_table": (
+        "{title} is a table of word vectors: it has no layers, and no word in it knows of another. Ask it for "
+        "neighbours, or for a word-map.",
+        "{title} 是一张词向量表：它没有层，里面的词互不相知。可以问它近邻词（neighbours）或词的地图（word-map）。",
+    ),
     # ---- predictions, positions, parameters
     "only_multiple_choice": (
         "This model is loaded for {task}; only multiple choice takes choices.",

@@ -7,6 +7,7 @@ SENTENCES = {
     "group.layers": ("Layer by layer", "逐层"),
     "group.neurons": ("Neurons", "神经元"),
     "group.answer": ("The answer", "答案"),
+    "group.words": ("Words as vectors", "词与向量"),
     "group.model": ("The model itself", "模型本身"),
     # ---- questions
     "attention.title": ("Attention weights: who looks at whom?", "注意力权重：谁在看谁？"),
@@ -129,6 +130,20 @@ SENTENCES = {
     "prediction.help": (
         "A classifier's labels, hidden words, whether one sentence follows another, where an answer stands.",
         "分类器的标签、被遮住的词、一句是否接着另一句、答案在哪里。",
+    ),
+    "neighbours.title": ("Word neighbours: which words lie near?", "近邻词：哪些词离得近？"),
+    "neighbours.help": (
+        "The words nearest to a word, or to a sum of words such as king - man + woman, by the cosine of their vectors: "
+        "in a table of word vectors, or in the table that a model looks its tokens up in.",
+        "离一个词最近的词，或离词的加减（如 king - man + woman）最近的词，按向量的余弦：在词向量表里，"
+        "或在模型查找词元的那张表里。",
+    ),
+    "word-map.title": ("Word map (PCA): where do words lie?", "词的地图（PCA）：词都在哪里？"),
+    "word-map.help": (
+        "The vectors of some words on the plane that keeps most of their differences, and how alike each two are; "
+        "beside them their one-hot vectors. An arrow joins two: man -> woman.",
+        "一些词的向量，画在最能保留其差别的平面上，以及每两个词有多相似；旁边是它们的 one-hot 向量。"
+        "箭头把两个词连起来：man -> woman。",
     ),
     "walk.title": ("Forward pass: how does it get there?", "前向计算：它是怎样得到的？"),
     "walk.help": (
@@ -352,6 +367,7 @@ SENTENCES = {
         "多少个因子。留空：六个，文本较短时更少。",
     ),
     "set.factors.k": ("How many neurons to list for each factor.", "每个因子列出多少个神经元。"),
+    "set.neighbours.k": ("How many words to list.", "列出多少个词。"),
     "set.next-token.k": ("How many tokens to list.", "列出多少个词元。"),
     "set.sampling.temperature": ("Above 1: bolder; below 1: safer.", "大于 1 更大胆；小于 1 更稳妥。"),
     "set.sampling.top_k": ("Only the k likeliest tokens.", "只留最可能的 k 个词元。"),

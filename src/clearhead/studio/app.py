@@ -123,7 +123,7 @@ class Studio:
         for name, text in request.texts.items():
             by_line = name == "text" and request.question.name in BY_LINE
             for part in text.splitlines() if by_line else [text]:
-                count = len(pipe.tokenizer.encode(part)) if part.strip() else 0
+                count = pipe.count_units(part) if part.strip() else 0
                 if count > most:
                     raise InputError(say("studio.too_many_tokens", name=name, count=count, model=pipe.name, most=most))
 

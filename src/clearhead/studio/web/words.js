@@ -179,7 +179,13 @@ const TWINS = {
 TWINS.pretraining = TWINS["masked-lm"];
 const OTHERWISE = ["A slow story, but the end is wonderful.", "A slow story, but the end is terrible."];
 
+const OF_WORDS = {
+  neighbours: "king - man + woman",
+  "word-map": "man -> woman, king -> queen, father -> mother, brother -> sister, boy -> girl",
+};
+
 export function sample(question, card, second = false) {
+  if (question.name in OF_WORDS) return OF_WORDS[question.name];
   if (["top-tokens", "similarity", "neuron-probe"].includes(question.name)) return LINES;
   const text = ((question.second === "needed" && TWINS[card.task]) ||
     (TEXTS[card.name] ?? TEXTS[card.task] ?? OTHERWISE))[second ? 1 : 0];

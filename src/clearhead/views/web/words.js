@@ -447,6 +447,42 @@ export const WORDS = {
     "长度相近的句子的 BLEU（越高越好）；各模型翻译的是同样的句子：{data}；{decoding}；{metric}。" +
       "数值是事先测得的，与模型放在一起。悬停可看数值，点击可固定。",
   ],
+  cosine: ["cosine", "余弦"],
+  word_row: ["word {row} of the table", "表中第 {row} 个词"],
+  neighbours_title: ["Which words lie near “{word}”?", "哪些词离“{word}”近？"],
+  neighbours_title_sum: ["Where does {asked} lead?", "{asked} 通向哪里？"],
+  neighbours_reading: [
+    "The cosine of each word’s vector with the one asked about, the nearest of {count} words first; a vector " +
+      "has {width} numbers. 1 is the same direction, 0 nothing in common.",
+    "每个词的向量与所问之词的余弦，{count} 个词中最近的排在前面；每个向量有 {width} 个数。1 表示方向相同，0 表示毫无共同之处。",
+  ],
+  neighbours_reading_sum: [
+    "The words’ vectors, each of length one and with its sign, are averaged; listed are the words nearest to " +
+      "where that leads, by cosine, of {count} ({width} numbers each). The words of the sum are left out.",
+    "各词的向量化为单位长度、带上符号后取平均；列出的是离结果最近的词，按余弦，共 {count} 个词（每个 {width} 个数）。算式里的词不算在内。",
+  ],
+  word_map_title: ["Where do these words lie?", "这些词都在哪里？"],
+  word_map_title_one_hot: ["What is a word before anything is learned?", "学习之前，一个词是什么？"],
+  word_map_vectors: ["Vectors", "向量"],
+  word_map_learned: ["learned", "学到的"],
+  word_map_one_hot: ["one-hot", "独热（one-hot）"],
+  word_map_cosines: ["How alike each two are", "每两个词有多相似"],
+  word_map_reading: [
+    "Vectors of {width} numbers on the plane that keeps most of their differences (PCA): {kept} of them; the " +
+      "rest does not show. Near on the map is a hint, the cosines are the fact.",
+    "{width} 个数的向量，画在最能保留其差别的平面上（PCA）：保留了 {kept}，其余看不见。图上的远近只是提示，余弦才是事实。",
+  ],
+  word_map_odd: ["Least like the mean of all: {word}.", "与整体平均最不像的：{word}。"],
+  word_map_reading_one_hot: [
+    "Each word is {count} numbers: zeros, and a one at its own place in the table. Any two of them are " +
+      "equally far apart: a word’s number says nothing of what it means.",
+    "每个词是 {count} 个数：全是零，只在它自己的位置上有一个一。任意两个词都一样远：编号并不说明词义。",
+  ],
+  word_map_one_at: [
+    "{word}: {count} numbers, a one at place {row}, zeros elsewhere",
+    "{word}：{count} 个数，第 {row} 位是一，其余都是零",
+  ],
+
   next_title: ["What may come next?", "接下来可能是什么？"],
   next_reading: [
     "These {count} hold {shown} of the probability; bars are against the likeliest. Entropy {entropy} bits: as " +
