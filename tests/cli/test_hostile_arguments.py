@@ -31,6 +31,9 @@ GENERATE = ["generate", "The", "-n", "3"]
         (["classify", "--file", "/dev/null"], "no plain file"),
         (["train", "language-model", "data.train=/dev/null", "out=x"], "no plain file"),
         (["walk", "-"], "cannot be the text here"),
+        (["train", "--list", "--json"], "--list and --json do not go together"),
+        (["train", "language-model", "--show", "--dry-run"], "--show and --dry-run do not go together"),
+        (["train", "language-model", "--watch", "x"], "--watch and a recipe do not go together"),
     ],
 )
 def test_one_sentence(words, says, tmp_path, monkeypatch):

@@ -79,6 +79,10 @@ def command(
 
       torchrun --nproc-per-node 8 -m clearhead train mine.yaml
     """
+    _check_together(
+        {"--list": listing, "--watch": watch is not None, "--show": show, "--dry-run": dry_run},
+        {"a recipe": recipe is not None, "--plain": plain, "--json": as_json},
+    )
     if listing:
         _list()
         return
@@ -108,6 +112,16 @@ def command(
         _dry_run(checked, as_json)
     else:
         _train(checked, is_main, plain, as_json)
+
+
+def _check_together(modes: dict[str, bool], others: dict[str, bool]) -> None:
+    """What would be passed over in silence is a mistake."""
+    given = [name for name, is_given in modes.items() if is_given]
+    alone = {"--list": list(others), "--watch": list(others), "--show": ["--plain", "--json"], "--dry-run": ["--plain"]}
+    for name in given[:1]:
+        beside = [*given[1:], *(other for other in alone[name] if others[other])]
+        if beside:
+            raise InputError(f"{name} and {beside[0]} do not go together: {beside[0]} would do nothing. Leave one out.")
 
 
 def _complete(settings: list[str]) -> list[str]:
