@@ -248,6 +248,20 @@ def cloze(data: Sources, parts: list[str]) -> Iterator[Pair]:
         yield parts[at], " ".join(parts[:at] + parts[at + 1 :])
 
 
+def keywords(data: Sources) -> Iterator[Pair]:
+    """A few of the rarer words of a sentence, as one types them into a search, and the passage that has them."""
+    passages = [text for _, _, text, kept_back in data.wiki if not kept_back]
+    passages += [answer for _, _, answer, kept_back in data.medquad if not kept_back]
+    passages += [" ".join(row["source"]) for row in data.scitldr]
+    words_of = re.compile(r"[A-Za-z][\w'-]+").findall
+    spread = Counter(word for passage in passages for word in set(words_of(passage.lower())))
+    for passage in passages:
+        words = dict.fromkeys(words_of(data.draw.choice(sentences_of(passage)).lower()))
+        rare = sorted(words, key=lambda word: spread[word])[:8]
+        if len(rare) > 3:
+            yield " ".join(data.draw.sample(rare, data.draw.randint(2, min(5, len(rare))))), passage
+
+
 def neighbours(data: Sources) -> Iterator[Pair]:
     """Two parts of one paragraph of a book."""
     for name in ("books_en/books", "children_en/children"):
@@ -268,7 +282,8 @@ def same(data: Sources) -> Iterator[Pair]:
 
 
 KINDS: tuple[Callable[[Sources], Iterator[Pair]], ...] = (
-    paraphrases, captions, synonyms, definitions, intents, questions, titles, neighbours, same,
+    paraphrases, captions, synonyms, definitions, intents, questions, titles, keywords, neighbours,
+    same,
 )  # fmt: skip
 
 
