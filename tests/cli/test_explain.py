@@ -100,11 +100,14 @@ def test_parameter_names_may_have_dashes():
     assert [output["id"] for output in dashes] == [default[0]["id"]]
 
 
+OF_WORDS = {"neighbours": "king - man + woman", "word-map": "man -> woman, king -> queen"}
+
+
 @pytest.mark.parametrize("name", list(QUESTIONS))
 def test_every_question_has_a_picture(name, bert):
-    model = bert if name == "prediction" else "random-gpt2"
+    model = bert if name == "prediction" else "glove" if name in OF_WORDS else "random-gpt2"
     second = ["--second", "The robot will obey"] if name == "patching" else []
-    text = asked(name, "The robot must obey", "-m", model, *second).stdout
+    text = asked(name, OF_WORDS.get(name, "The robot must obey"), "-m", model, *second).stdout
     assert len(text.splitlines()) > 1
     assert "no picture" not in text
 

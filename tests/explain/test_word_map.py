@@ -85,5 +85,8 @@ def test_the_table_of_a_text_model(name):
 def test_a_table_answers_what_it_can(vectors):
     fits = {name for name, one in QUESTIONS.items() if one.fits(vectors) is None}
     assert fits == {"neighbours", "word-map", "parameters"}
+    assert QUESTIONS["neighbours"].ask(vectors, "king", k="2").to_dict() == neighbours(vectors, "king", 2).to_dict()
+    assert QUESTIONS["word-map"].ask(vectors, "king man").to_dict() == word_map(vectors, "king man").to_dict()
+    assert "no table of word vectors" in QUESTIONS["word-map"].fits(tiny_pipeline("gpt2"))
     assert "table of word vectors" in QUESTIONS["attention"].fits(vectors)
     assert QUESTIONS["parameters"].ask(vectors, "").total == 42

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from clearhead.explain.finding import Finding
 from clearhead.explain.question import Question
 from clearhead.explain.settings import count
-from clearhead.explain.word_table import has_word_table, word_table
-from clearhead.pipeline import Pipeline
+from clearhead.explain.word_table import is_word_table, word_table
+from clearhead.pipeline import Pipeline, as_word_vectors
 from clearhead.text.word_vectors import parse
 
 
@@ -71,10 +71,10 @@ def neighbours(pipe: Pipeline, asked: str, k: int = 10) -> Neighbours:
 
 
 def _answer(pipe: Pipeline, text: str, second: None, k: int) -> Neighbours:
-    return neighbours(pipe, text, k)
+    return neighbours(as_word_vectors(pipe), text, k)
 
 
 QUESTION = Question(
-    name="neighbours", kind="neighbours", group="words", answer=_answer, checks=(has_word_table,), needs_layers=False,
+    name="neighbours", kind="neighbours", group="words", answer=_answer, checks=(is_word_table,), needs_layers=False,
     params=(count("neighbours.k", 10),),
 )  # fmt: skip

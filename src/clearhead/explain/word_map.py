@@ -16,9 +16,9 @@ import numpy as np
 from clearhead.errors import InputError
 from clearhead.explain.finding import Finding
 from clearhead.explain.question import Question
-from clearhead.explain.word_table import has_word_table, word_table
+from clearhead.explain.word_table import is_word_table, word_table
 from clearhead.messages import say
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, as_word_vectors
 from clearhead.pipeline.word_vectors import unit
 
 MOST = 200  # words of a map
@@ -123,10 +123,10 @@ def _words_of(given: str | Iterable[str]) -> tuple[list[str], list[list[int]]]:
 
 
 def _answer(pipe: Pipeline, text: str, second: None) -> WordMap:
-    return word_map(pipe, text)
+    return word_map(as_word_vectors(pipe), text)
 
 
 QUESTION = Question(
-    name="word-map", kind="word-map", group="words", answer=_answer, checks=(has_word_table,), needs_layers=False,
+    name="word-map", kind="word-map", group="words", answer=_answer, checks=(is_word_table,), needs_layers=False,
     params=(),
 )  # fmt: skip

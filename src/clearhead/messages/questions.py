@@ -133,10 +133,8 @@ SENTENCES = {
     ),
     "neighbours.title": ("Word neighbours: which words lie near?", "近邻词：哪些词离得近？"),
     "neighbours.help": (
-        "The words nearest to a word, or to a sum of words such as king - man + woman, by the cosine of their vectors: "
-        "in a table of word vectors, or in the table that a model looks its tokens up in.",
-        "离一个词最近的词，或离词的加减（如 king - man + woman）最近的词，按向量的余弦：在词向量表里，"
-        "或在模型查找词元的那张表里。",
+        "The words nearest to a word, or to a sum of words such as king - man + woman, by the cosine of their vectors.",
+        "离一个词最近的词，或离词的加减（如 king - man + woman）最近的词，按向量的余弦。",
     ),
     "word-map.title": ("Word map (PCA): where do words lie?", "词的地图（PCA）：词都在哪里？"),
     "word-map.help": (
