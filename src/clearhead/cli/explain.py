@@ -80,6 +80,10 @@ def command(
 
     if as_csv and (listing or show or name is None):
         raise InputError("--csv prints the rows of a finding. A list of questions or settings is printed with --json.")
+    asked = {"TEXT": text, "--second": second, "--file": file, "--set": settings, "--save": save, "--open": browse}
+    beside = [option for option, value in asked.items() if value]
+    if beside and (listing or show or name is None):
+        raise InputError(f"{beside[0]} is for a question that is asked. --list and --show tell what can be asked.")
     if listing or name is None:
         if name is not None:
             raise InputError(f"--list lists all questions. For one of them: clearhead explain {name} --show")

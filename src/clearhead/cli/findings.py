@@ -31,6 +31,8 @@ def check_target(
     """Whether the finding can be shown and saved as it is asked for, before anything is computed."""
     if as_json and as_csv:
         raise InputError("--json and --csv both print the finding: give one of them, and --save FILE for the other.")
+    if save is None and overwrite:
+        raise InputError("--overwrite replaces the file that --save names: it goes with --save.")
     if save is None:
         return
     if save.suffix.lower() not in (".html", ".json", ".csv"):

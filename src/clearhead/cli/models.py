@@ -24,6 +24,10 @@ def listing(
 ) -> None:
     """List the models that ship with Clearhead, then the families it knows and their published sizes."""
     if context.invoked_subcommand is not None:
+        if as_json:
+            raise InputError(
+                "--json before a verb is for the list of models. Where a verb has it, it stands behind it."
+            )
         return
     with waiting("Looking …"):
         from clearhead import zoo
