@@ -63,6 +63,7 @@ def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, objec
     bert = {"family": "bert", "config": SMALL | {"intermediate_size": 32} | calm}
     bart = SMALL | {"encoder_ffn_dim": 32, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 32}
     bart |= no("dropout")
+    awd = no("output_p", "hidden_p", "input_p", "embed_p", "weight_p")
     single = {"every": 3, "batch_size": 1, "batches": 5}  # of which the second process gets nothing
     kinds = {
         "causal": {
@@ -107,6 +108,14 @@ def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, objec
             "model": bert,
             "batch": {"size": 6, "length": 24},
             "optimizer": adamw | {"unfreeze_every": 2, "layer_decay": 0.5},
+        },
+        "recurrent": {
+            "objective": "recurrent-lm",
+            "data": text,
+            "tokenizer": {"kind": "words", "vocab_size": 40},
+            "model": {"family": "awd-lstm", "config": {"emb_sz": 8, "n_hid": 12, "n_layers": 2} | awd},
+            "batch": {"size": 7, "length": 9, "gradient_accumulation_steps": 2},
+            "optimizer": adamw,
         },
         "lora": {
             "objective": "causal-lm",
@@ -209,7 +218,7 @@ def together(jobs: dict[str, dict[str, object]], folder: Path) -> dict[str, list
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[dict[str, object]]]]:
     folder = tmp_path_factory.mktemp("runs")
     write_data(folder)
-    for kind in ("causal", "masked", "seq2seq", "replaced", "unfreezing", "lora"):
+    for kind in ("causal", "masked", "seq2seq", "replaced", "unfreezing", "lora", "recurrent"):
         alone(recipe(kind, folder, kind))
     alone(recipe("causal", folder, "one-to-fsdp"), stopped_at=2)
 
@@ -227,6 +236,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list
     jobs |= {
         "replaced-fsdp": job("replaced", "replaced-fsdp"),
         "lora-fsdp": job("lora", "lora-fsdp"),
+        "recurrent-fsdp": job("recurrent", "recurrent-fsdp"),
+        "recurrent stopped": job("recurrent", "recurrent-ddp", stopped=[1, 3]),  # every row has a state by then
+        "recurrent-ddp": job("recurrent", "recurrent-ddp"),
         "unfreezing-ddp": job("unfreezing", "unfreezing-ddp"),
         "stopped-ddp": job("causal", "stopped-ddp", stopped=[1, 3]),
         "stopped-fsdp": job("causal", "stopped-fsdp", stopped=[0, 3]),
@@ -262,7 +274,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "run",
     ["causal-ddp", "causal-fsdp", "masked-ddp", "masked-fsdp", "seq2seq-ddp", "seq2seq-fsdp",
-     "replaced-fsdp", "lora-fsdp", "unfreezing-ddp"],
+     "replaced-fsdp", "lora-fsdp", "unfreezing-ddp", "recurrent-ddp", "recurrent-fsdp"],
 )  # fmt: skip
 def test_two_processes_train_as_one(runs, run):
     folder, said = runs

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import CheckpointError, InputError
-from clearhead.train.engine.ema import EMA
+from clearhead.train.engine.ema import EMA, TriggeredAverage
 
 
 def moved(model, seed):
@@ -84,3 +84,32 @@ def test_what_never_learns_is_left_out():
     assert set(EMA(model).state_tensors()) == {"1.weight", "1.bias"}
     with pytest.raises(InputError, match=r"such as 0\.999"):
         EMA(model, 1.0)
+
+
+def test_an_average_that_begins_when_nothing_gets_better():
+    """NT-ASGD: worse than the best of those before the last two evaluations; from then on the mean of all weights."""
+    model = nn.Linear(3, 2)
+    average = TriggeredAverage(model, patience=2)
+    for n, loss in enumerate([5.0, 4.0, 4.5, 3.9, 4.1]):  # 4.1 is worse than 4.0, which is more than two ago
+        moved(model, n)
+        average.update()
+        assert not average.began
+        own = model.weight.clone()
+        with average.swap():
+            assert torch.equal(model.weight, own)
+        average.observe(loss, higher_is_better=False)
+    assert average.began
+    seen = []
+    for n in range(4):
+        moved(model, 10 + n)
+        average.update()
+        seen.append(model.weight.detach().clone())
+    with average.swap():
+        torch.testing.assert_close(model.weight, torch.stack(seen).mean(0))
+    twin = TriggeredAverage(model, patience=2)
+    twin.load_state(average.state_tensors(), average.state_numbers())
+    assert (twin.updates, twin.began, twin.history) == (4, True, average.history)
+    rising = TriggeredAverage(model, patience=1)
+    for accuracy in (0.5, 0.6, 0.4):
+        rising.observe(accuracy, higher_is_better=True)
+    assert rising.began

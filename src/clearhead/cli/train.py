@@ -26,7 +26,7 @@ from clearhead.errors import ClearheadError, InputError
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from clearhead.train import Recipe, TrainingResult
+    from clearhead.train import Recipe, TrainingResult, TrainingStage
     from clearhead.views.training import RunHistory
 
 EVERY = 10.0  # seconds between two lines, where there is no terminal
@@ -100,6 +100,10 @@ def command(
     is_main = int(os.environ.get("RANK", "0")) == 0
     with waiting("Getting ready …"):
         from clearhead.train.recipe_files import read_recipe, write_recipe
+        from clearhead.train.run.stages import has_stages
+    if has_stages(path):
+        _stages(path, overrides, show, dry_run, plain, as_json)
+        return
     try:
         checked = read_recipe(path, overrides)
     except ClearheadError:  # under torchrun every process reads the recipe, and one complains
@@ -142,7 +146,45 @@ def _list() -> None:
 # ---- a run
 
 
+def _stages(path: Path, overrides: list[str], show: bool, dry_run: bool, plain: bool, as_json: bool) -> None:
+    """A recipe of several runs, one after the other."""
+    from clearhead.train import read_stages, train_stages, write_recipe
+
+    if "RANK" in os.environ:
+        raise InputError(
+            "torchrun trains one recipe at a time, and this one has several stages. --show with your settings prints "
+            "the recipe of each: keep them in files, and run them one by one."
+        )
+    stages = read_stages(path, overrides)
+    if show:
+        sys.stdout.write("---\n".join(f"# {stage.name}\n{write_recipe(stage.recipe)}" for stage in stages))
+        return
+    waits = [stage for stage in stages if not stage.is_finished()]
+    if dry_run:
+        if waits:
+            note(f"Stage {waits[0].name}:")
+            _dry_run(waits[0].recipe, as_json)
+        return
+
+    def run(stage: TrainingStage) -> TrainingResult:
+        note(f"Stage {stages.index(stage) + 1} of {len(stages)}: {stage.name}")
+        return _run(stage.recipe, True, plain)
+
+    result = train_stages(stages, run, on_skip=lambda stage: note(f"{stage.name} is done: {stage.recipe.out}"))
+    if result is None:
+        note("All stages are done. Set out= to begin anew.")
+        return
+    ran = next(stage for stage in stages if Path(stage.recipe.out).expanduser() == result.folder)
+    _tell(result, ran.recipe, as_json)
+
+
 def _train(recipe: Recipe, is_main: bool, plain: bool, as_json: bool) -> None:
+    result = _run(recipe, is_main, plain)
+    if is_main:
+        _tell(result, recipe, as_json)
+
+
+def _run(recipe: Recipe, is_main: bool, plain: bool) -> TrainingResult:
     if is_main:
         note(f"Preparing {recipe.out} …")
     watcher = _Lines() if plain or not is_main or not err().is_terminal else _View()
@@ -150,13 +192,14 @@ def _train(recipe: Recipe, is_main: bool, plain: bool, as_json: bool) -> None:
         with watcher:
             from clearhead.train import train
 
-            result = train(recipe, watchers=[watcher])
+            return train(recipe, watchers=[watcher])
     except KeyboardInterrupt:
         if is_main:
             note("Stopped. The same command goes on from the last checkpoint, if there was one.")
         raise typer.Exit(130) from None
-    if not is_main:
-        return
+
+
+def _tell(result: TrainingResult, recipe: Recipe, as_json: bool) -> None:
     if as_json:
         print_json({"finished": result.finished, "step": result.step, "metrics": result.metrics, "test": result.test,
                     "model": str(result.model) if result.finished else None})  # fmt: skip

@@ -4,6 +4,7 @@ from clearhead.train.engine.fit import FitResult, fit
 from clearhead.train.recipe import Recipe
 from clearhead.train.recipe_files import read_recipe, write_recipe
 from clearhead.train.run.evaluate import EvaluationResult, evaluate
+from clearhead.train.run.stages import TrainingStage, read_stages, train_stages
 from clearhead.train.run.train import TrainingResult, train
 
 __all__ = [
@@ -11,9 +12,12 @@ __all__ = [
     "FitResult",
     "Recipe",
     "TrainingResult",
+    "TrainingStage",
     "evaluate",
     "fit",
     "read_recipe",
+    "read_stages",
     "train",
+    "train_stages",
     "write_recipe",
 ]

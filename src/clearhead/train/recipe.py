@@ -53,10 +53,15 @@ class ModelRecipe:
 
 @dataclass
 class TokenizerRecipe:
-    """Take one (`start`), or train one on the training text (`kind`). By default the starting model's own."""
+    """Take one (`start`), or train one on the training text (`kind`). By default the starting model's own.
+
+    add_words   of a starting model that reads whole words (awd-lstm): so many frequent words of the training text that
+                it lacks get a place in its vocabulary
+    """
 
     start: str | None = None
     kind: Literal["bpe", "wordpiece", "unigram", "words"] | None = None
+    add_words: MaybeCount = None
     vocab_size: Annotated[int, Field(least=1, most=10_000_000)] = 8192
     lowercase: bool | None = None
     special_tokens: list[str] = field(default_factory=list)
@@ -75,7 +80,7 @@ class BatchRecipe:
 
 @dataclass
 class OptimizerRecipe:
-    name: Literal["adamw", "muon"] = "adamw"
+    name: Literal["adamw", "muon", "sgd", "nt-asgd"] = "adamw"
     lr: Positive = 3e-4
     weight_decay: Annotated[float, Field(least=0)] = 0.01
     betas: Annotated[list[float], BETAS] = field(default_factory=lambda: [0.9, 0.999])
@@ -87,6 +92,9 @@ class OptimizerRecipe:
     layer_decay: Annotated[float, Field(above=0, most=1)] = 1.0
     freeze: str | None = None  # embeddings, encoder, all-but-head
     unfreeze_every: MaybeCount = None  # steps after which one more layer learns, from the top (ULMFiT)
+    unfreeze_epochs: MaybePositive = None  # the same in epochs
+    # nt-asgd: the weights are averaged once so many evaluations have brought nothing better than before them
+    non_monotone: Count = 5
 
 
 @dataclass
@@ -208,6 +216,8 @@ def check_recipe(recipe: Recipe, name: str) -> None:
          "(tokenizer.kind) would number other words.")  # fmt: skip
     must(not model.family or bool(tokenizer.start or tokenizer.kind), "the model begins with random weights, and there "
          "is no tokenizer: set tokenizer.kind=bpe (wordpiece, unigram), or tokenizer.start to take one.")  # fmt: skip
+    must(bool(model.start) or not tokenizer.add_words, "tokenizer.add_words is for the vocabulary of a starting model "
+         "(model.start).")  # fmt: skip
     for key in ("vocab_size", "lowercase", "special_tokens"):
         unused = not tokenizer.kind and getattr(tokenizer, key) != getattr(TokenizerRecipe(), key)
         must(not unused, f"tokenizer.{key} is for a tokenizer that is trained (tokenizer.kind); this one is taken as "
@@ -215,6 +225,14 @@ def check_recipe(recipe: Recipe, name: str) -> None:
     muons = optimizer.matrix_lr is not None or optimizer.momentum != OptimizerRecipe().momentum
     must(optimizer.name == "muon" or not muons, "optimizer.matrix_lr and optimizer.momentum are Muon's: leave them "
          "out, or set optimizer.name=muon.")  # fmt: skip
+    must(optimizer.unfreeze_every is None or optimizer.unfreeze_epochs is None, "give either optimizer.unfreeze_every "
+         "(steps) or optimizer.unfreeze_epochs.")  # fmt: skip
+    averages = optimizer.name == "nt-asgd"
+    must(averages or optimizer.non_monotone == OptimizerRecipe().non_monotone, "optimizer.non_monotone is NT-ASGD's: "
+         "leave it out, or set optimizer.name=nt-asgd.")  # fmt: skip
+    must(not averages or recipe.ema is None, "nt-asgd averages the weights itself: leave ema out.")
+    must(not averages or data.valid is not None or bool(data.validation_fraction), "nt-asgd begins to average when "
+         "held-out data says so: set data.valid, or data.validation_fraction=0.05.")  # fmt: skip
     must((recipe.steps is None) != (recipe.epochs is None), "give either steps or epochs, and take back the one that "
          "the recipe sets: epochs=null.")  # fmt: skip
     must((batch.size is None) != (batch.tokens is None), "give either batch.size or batch.tokens, and take back the "

@@ -22,17 +22,14 @@ _LONGEST_NAME = 80  # characters of a setting that are repeated in a message
 
 def read_recipe(source: str | Path | Mapping[str, Any], overrides: Iterable[str] = ()) -> Recipe:
     """A recipe from a file or a table, with `key=value` settings on top."""
-    if isinstance(source, Mapping):
-        content, name = source, "the recipe"
-    else:
-        name = str(source)
-        content = _parse(_text_of(Path(source)), name) or {}
-    if not isinstance(content, Mapping):
-        raise ConfigError(f"{name} must hold keys and values, not {type(content).__name__}.")
-    table = _copied(content, name)
+    name, table = "the recipe" if isinstance(source, Mapping) else str(source), read_table(source)
+    if "stages" in table:
+        raise ConfigError(
+            f"{name} has several stages: train_stages(read_stages(…)) runs them, as clearhead train does."
+        )
     settings = list(overrides)
     for setting in settings:
-        _override(table, setting)
+        set_value(table, setting)
     if isinstance(table.get("objective"), str):
         table["objective"] = {"name": table["objective"]}
     try:
@@ -46,6 +43,18 @@ def read_recipe(source: str | Path | Mapping[str, Any], overrides: Iterable[str]
         )
         raise ConfigError(f"{guilty}: {words}" if guilty else str(error)) from None
     return recipe
+
+
+def read_table(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe's file holds, before anybody has looked whether its keys are any."""
+    if isinstance(source, Mapping):
+        content, name = source, "the recipe"
+    else:
+        name = str(source)
+        content = _parse(_text_of(Path(source)), name) or {}
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{name} must hold keys and values, not {type(content).__name__}.")
+    return _copied(content, name)
 
 
 def write_recipe(recipe: Recipe) -> str:
@@ -134,7 +143,8 @@ def _key(key: Any) -> Any:
     return ("yes" if key else "no") if isinstance(key, bool) else key
 
 
-def _override(table: dict[str, Any], setting: str) -> None:
+def set_value(table: dict[str, Any], setting: str) -> None:
+    """`key=value` in a recipe's table; the key must be one."""
     key, equals, value = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"{setting!r} is no setting. Write key=value, for instance optimizer.lr=1e-4.")

@@ -109,6 +109,10 @@ class Order:
                 start, stop = self._batch_starts[batch], self._batch_starts[batch + 1]
             return epoch, self._numbers[start:stop].astype(np.int64)
 
+    def rate(self, step: int) -> float:
+        """What multiplies the learning rate of a step, for what it reads."""
+        return 1.0
+
     def _build_epoch(self, epoch: int) -> None:
         """Draw the permutation of an epoch and cut it into batches."""
         if self._epoch == epoch:

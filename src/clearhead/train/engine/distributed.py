@@ -111,6 +111,15 @@ class DistributedWorld(World):
     def barrier(self) -> None:
         self._all_reduce([0.0], dist.ReduceOp.SUM)
 
+    def merged_rows(self, tensors: Mapping[str, Tensor], own: Tensor | None) -> dict[str, Tensor]:
+        assert own is not None
+        merged = {}
+        for name, tensor in tensors.items():
+            mine = (tensor.float() * own[None, :, None]).cpu()  # a sum with zeros is exact
+            dist.all_reduce(mine, group=self.cpu_group)
+            merged[name] = mine.to(tensor.dtype)
+        return merged
+
     def backward(self, loss: Tensor) -> None:
         (loss * self.size).backward()  # gradients will be averaged, and the loop has weighed each loss by all counts
 

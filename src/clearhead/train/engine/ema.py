@@ -30,6 +30,9 @@ class EMA:
         self.weights = parameter_names(model)
         self.averages = {name: p.detach().float().clone() for name, p in self.weights.items()}
 
+    def observe(self, value: float, higher_is_better: bool) -> None:
+        """What held-out data says of the weights, for averages that begin by it."""
+
     @torch.no_grad()
     def update(self) -> None:
         n = self.updates
@@ -75,3 +78,50 @@ class EMA:
         for name, average in self.averages.items():
             average.copy_(sharded_like(tensors[name].to(average.device), average))
         self.updates = int(numbers["updates"])
+
+
+class TriggeredAverage(EMA):
+    """NT-ASGD (Merity et al. 2017): the mean of all weights since the moment when SGD stopped to get better.
+
+    That moment has come when an evaluation is worse than the best of those more than `patience` evaluations ago. Until
+    then, the weights themselves are evaluated.
+    """
+
+    def __init__(self, model: nn.Module, patience: int = 5) -> None:
+        super().__init__(model, 0.0, warmup=False)
+        self.patience = patience
+        self.history: list[float] = []  # of evaluations, less being better
+        self.began = False
+
+    def observe(self, value: float, higher_is_better: bool) -> None:
+        value = -value if higher_is_better else value
+        before = self.history[: -self.patience]
+        if not self.began and before and value > min(before):
+            self.began, self.updates = True, 0
+        self.history.append(value)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        if self.began:
+            self.updates += 1
+            now = [p.detach().float() for p in self.weights.values()]
+            torch._foreach_lerp_(list(self.averages.values()), now, 1 / self.updates)
+
+    @contextmanager
+    def swap(self) -> Iterator[None]:
+        if not self.updates:
+            yield
+            return
+        with super().swap():
+            yield
+
+    def apply(self) -> None:
+        if self.updates:
+            super().apply()
+
+    def state_numbers(self) -> dict[str, Any]:
+        return super().state_numbers() | {"history": self.history, "began": self.began}
+
+    def load_state(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        super().load_state(tensors, numbers)
+        self.history, self.began = [float(value) for value in numbers["history"]], bool(numbers["began"])

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clearhead.models import Model
-from clearhead.train.data import Blocks, Loader, Order, RecordSource, Table, prepare
+from clearhead.train.data import Blocks, Loader, Order, RecordSource, StreamOrder, Streams, Table, prepare
 from clearhead.train.engine.evaluation import Evaluation
 from clearhead.train.engine.log import Watcher
 from clearhead.train.engine.loop import Loop, LoopOptions
@@ -60,8 +60,9 @@ def fit(
     losses: list[float] = []
 
     def before(step: int) -> float:
-        opt.scale_lr(lr_factor(step))
-        return lr * lr_factor(step)
+        factor = lr_factor(step) * orders["train"].rate(step)
+        opt.scale_lr(factor)
+        return lr * factor
 
     def remember(event: dict[str, Any]) -> None:
         if event["event"] == "step":
@@ -70,11 +71,8 @@ def fit(
     with TemporaryDirectory() as folder:
         tables = {part: prepare(source, objective, folder) for part, source in parts.items()}
         objective.training_data = tables["train"]
-        examples = {part: _examples(table, objective, part) for part, table in tables.items()}
-        orders = {
-            part: Order(len(part_examples), batch_size=batch_size, seed=seed, shuffle=part == "train")
-            for part, part_examples in examples.items()
-        }
+        examples = {part: _examples(table, objective, part, batch_size, seed) for part, table in tables.items()}
+        orders = {part: _order(some, part, batch_size, seed) for part, some in examples.items()}
         options = LoopOptions(steps, seed, max_grad_norm, log_every=1)
         with Loader(examples["train"], objective, orders["train"], seed=seed, device=world.device) as loader:
             loop = Loop(module, objective, loader, opt, options, None, world, before)
@@ -86,7 +84,16 @@ def fit(
     return FitResult(losses, metrics)
 
 
-def _examples(table: Table, objective: Objective, part: str) -> Table | Blocks:
+def _examples(table: Table, objective: Objective, part: str, batch_size: int, seed: int) -> Table | Blocks | Streams:
+    if objective.streams:
+        jitter = objective.jitter and part == "train"
+        return Streams(table, batch_size, objective.length, seed=seed, jitter=jitter)
     if not objective.blocks:
         return table
     return Blocks(table, objective.block_length, keep_last=part != "train")
+
+
+def _order(examples: Table | Blocks | Streams, part: str, batch_size: int, seed: int) -> Order:
+    if isinstance(examples, Streams):
+        return StreamOrder(examples)
+    return Order(len(examples), batch_size=batch_size, seed=seed, shuffle=part == "train")

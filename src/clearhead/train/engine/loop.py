@@ -108,6 +108,7 @@ class Loop:
         self.optimizer.load_state(tensors["optimizer"], progress.optimizer)
         if self.ema is not None:
             self.ema.load_state(tensors["ema"], progress.optimizer.get("ema", {}))
+        self.objective.load_state(tensors.get("carried", {}))
         self.best = tensors.get("best", tensors["weights"] if progress.best_step is not None else None)
         self.progress = progress
         self._saved_step = progress.step
@@ -165,6 +166,8 @@ class Loop:
             self.progress.optimizer["ema"] = self.ema.state_numbers()
         if self.best is not None and (self.progress.best_step != self.progress.step or self.ema is not None):
             tensors["best"] = self.best
+        if carried := self.objective.state_tensors():
+            tensors["carried"] = self.world.merged_rows(carried, self.objective.own_rows())
         self.progress.log_bytes, self.progress.steps = self.log_bytes(), self.options.steps
         self.checkpoints.save(self.progress, tensors)
         self._saved_at, self._saved_step = time.perf_counter(), self.progress.step
@@ -282,6 +285,8 @@ class Loop:
             )
         value, best = metrics[metric], self.progress.best
         higher = metric in self.objective.higher_is_better
+        if self.ema is not None:
+            self.ema.observe(value, higher)
         better = not math.isnan(value) and (best is None or (value > best if higher else value < best))
         if better:
             self.progress.best, self.progress.best_step = value, self.progress.step

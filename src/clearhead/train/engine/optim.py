@@ -4,7 +4,8 @@ Weight decay pulls matrices and the token table towards zero, as in GPT-2 and na
   biases and norms        vectors: they set a level, and pulled to zero they would only set a wrong one
   tables of positions,    every row counts as soon as it is read, and rows for far positions are read so seldom
   segments, distances     that decay would wear them down between two gradients
-Muon moves the matrices inside the layers (see muon.py); AdamW moves the rest beside it, or everything.
+Muon moves the matrices inside the layers (see muon.py); AdamW moves the rest beside it, or everything. Plain SGD moves
+by the gradient itself, and NT-ASGD is SGD whose weights are averaged from some point on (see ema.py).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from clearhead.errors import CheckpointError, InputError, did_you_mean
 from clearhead.nn.embedding import TokenEmbedder
 from clearhead.train.engine.muon import Muon, hidden_matrices, sharded_like
 
-OPTIMIZERS = ("adamw", "muon")
+OPTIMIZERS = ("adamw", "muon", "sgd", "nt-asgd")
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")  # what torch puts into names to compile or to recompute
 FUSED = ("cpu", "cuda", "xpu", "mps")
-STATE_TENSORS = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",)}  # the tensors of each parameter's state
+# the tensors of each parameter's state
+STATE_TENSORS: dict[str, tuple[str, ...]] = {"adamw": ("exp_avg", "exp_avg_sq"), "muon": ("momentum",), "sgd": ()}
 
 
 def optimizer(
@@ -61,7 +63,7 @@ def optimizer(
     # (which optimiser, the rate, whether it decays) -> parameters
     groups: dict[tuple[str, float, bool], list[nn.Parameter]] = {}
     for parameter_name, p in names.items():
-        kind = "muon" if p in matrix_parts else "adamw"
+        kind = "muon" if p in matrix_parts else "sgd" if name in ("sgd", "nt-asgd") else "adamw"
         base_lr = matrix_lr if kind == "muon" and matrix_lr is not None else lr
         group_lr = base_lr * (1.0 if lr_factors is None else lr_factors[parameter_name])
         groups.setdefault((kind, group_lr, p in decaying), []).append(p)
@@ -81,6 +83,8 @@ def optimizer(
             "Muon moves the matrices of attention and feed-forward, and none of them learns here "
             "(frozen, or LoRA alone): use adamw."
         )
+    if of("sgd"):
+        optimizers["sgd"] = torch.optim.SGD(of("sgd"), lr=lr)
     if of("adamw"):
         fused = all(p.device.type in FUSED and p.is_floating_point() for p in names.values())
         optimizers["adamw"] = torch.optim.AdamW(of("adamw"), lr=lr, betas=betas, eps=eps, fused=fused)

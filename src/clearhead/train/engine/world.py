@@ -122,6 +122,13 @@ class World:
 
     # ---- checkpoints
 
+    def merged_rows(self, tensors: Mapping[str, Tensor], own: Tensor | None) -> dict[str, Tensor]:
+        """Tensors whose second axis is the rows of a batch, each row from the process that has read it.
+
+        own   (rows,): those that this one has read
+        """
+        return dict(tensors)
+
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
         """All weights by name, each once."""
         return dict(module.named_parameters()) | dict(module.named_buffers())

@@ -16,6 +16,7 @@ from clearhead.train.objectives.base import Objective
 # name -> module and class; a module is read when it is asked for
 OBJECTIVES = {
     "causal-lm": "causal:CausalLM",
+    "recurrent-lm": "recurrent_lm:RecurrentLM",
     "masked-lm": "masked:MaskedLM",
     "bidirectional-lm": "bidirectional:BidirectionalLM",
     "bert-pretraining": "sentences:NextSentence",

@@ -38,6 +38,8 @@ class Objective:
     unit      what the places of an example are called, in the singular: token, patch, note
     columns   what a record must hold
     blocks    the examples are documents; the data is cut into blocks of `block_length` units across them
+    streams   the examples are documents; a batch's rows read on in them from step to step (train/data/streams.py)
+    jitter    with streams: whether what is read at once differs in length from step to step
     codec_kinds       what can be trained on the text as its codec (`tokenizer.kind` in a recipe)
     length_column     the column whose length an example has, for batches of like lengths; None: its longest
     static_shapes     all batches have one shape, but for the last of an epoch, and the module is called once for each
@@ -55,6 +57,8 @@ class Objective:
     unit: ClassVar[str] = "unit"
     columns: ClassVar[tuple[str, ...]] = ("text",)
     blocks: ClassVar[bool] = False
+    streams: ClassVar[bool] = False
+    jitter: bool = False
     codec_kinds: ClassVar[tuple[str, ...]] = ()
     length_column: ClassVar[str | None] = None
     static_shapes: ClassVar[bool] = False
@@ -181,6 +185,19 @@ class Objective:
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The mean of each term over what it counts."""
         return {"loss": model(**self.model_inputs(batch)).loss}
+
+    # ---- what it carries from step to step, where it does
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """What a run needs beside the weights to go on to the same bits; the second axis is the rows of a batch."""
+        return {}
+
+    def own_rows(self) -> Tensor | None:
+        """(rows,): those of them that this process has read, where several share a batch."""
+        return None
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """What `state_tensors` gave."""
 
     # ---- evaluation
 

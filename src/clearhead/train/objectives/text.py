@@ -20,6 +20,7 @@ BROUGHT = {  # special tokens that a tokenizer of each kind has anyway
     "bpe": ("bos_token", "eos_token", "unk_token"),
     "wordpiece": ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
     "unigram": ("pad_token", "eos_token", "unk_token"),
+    "words": ("pad_token", "bos_token", "eos_token", "unk_token"),
 }
 
 
@@ -30,7 +31,7 @@ class TextObjective(Objective):
     """
 
     unit = "token"
-    codec_kinds = ("bpe", "wordpiece", "unigram")
+    codec_kinds = ("bpe", "wordpiece", "unigram", "words")
     special_tokens: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:

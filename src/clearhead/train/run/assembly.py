@@ -14,10 +14,10 @@ from clearhead import hub
 from clearhead.errors import ConfigError, did_you_mean
 from clearhead.models import Model
 from clearhead.pipeline import Pipeline
-from clearhead.train.data import Loader
+from clearhead.train.data import Loader, Order
 from clearhead.train.engine import lora
 from clearhead.train.engine.checkpoints import Checkpoints
-from clearhead.train.engine.ema import EMA
+from clearhead.train.engine.ema import EMA, TriggeredAverage
 from clearhead.train.engine.evaluation import Evaluation
 from clearhead.train.engine.flops import peak_flops_per_second, training_flops
 from clearhead.train.engine.freezing import Unfreezing, discriminative, freeze
@@ -105,7 +105,7 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
     micro_steps = recipe.batch.gradient_accumulation_steps
     wrapped = world.wrap(module, recipe.compile, objective.static_shapes, single_call=micro_steps == 1)
     opt = _optimizer(module, recipe.optimizer)
-    ema = EMA(module, recipe.ema) if recipe.ema is not None else None
+    ema = _average(module, recipe)
     order = data.orders["train"]
     steps = recipe.steps or order.steps_in(recipe.epochs or 1.0)
     loader = Loader(
@@ -120,7 +120,7 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
     loop = Loop(
         wrapped, objective, loader, opt, options,
         _checkpoints(recipe, folder, world, objective, model), world,
-        _before_step(recipe, module, opt, steps, model.config.hidden_size),
+        _before_step(recipe, module, opt, steps, order, model.config.hidden_size),
         evaluate=(lambda: evaluation.metrics("valid", recipe.evaluation.batches)) if "valid" in data.tables else None,
         ema=ema,
     )  # fmt: skip
@@ -145,6 +145,13 @@ def _add_lora(model: Model, recipe: LoraRecipe) -> None:
     lora.add_lora(model, recipe.rank, recipe.alpha, recipe.dropout, targets, modules_to_save=modules_to_save)
 
 
+def _average(module: nn.Module, recipe: Recipe) -> EMA | None:
+    """What is evaluated and saved in place of the weights."""
+    if recipe.optimizer.name == "nt-asgd":
+        return TriggeredAverage(module, recipe.optimizer.non_monotone)
+    return None if recipe.ema is None else EMA(module, recipe.ema)
+
+
 def _optimizer(module: nn.Module, recipe: OptimizerRecipe) -> Optimizer:
     return optimizer(
         module, recipe.name, lr=recipe.lr, weight_decay=recipe.weight_decay, betas=(recipe.betas[0], recipe.betas[1]),
@@ -153,9 +160,14 @@ def _optimizer(module: nn.Module, recipe: OptimizerRecipe) -> Optimizer:
     )  # fmt: skip
 
 
-def _before_step(recipe: Recipe, module: nn.Module, opt: Optimizer, steps: int, width: int) -> Callable[[int], float]:
+def _before_step(
+    recipe: Recipe, module: nn.Module, opt: Optimizer, steps: int, order: Order, width: int
+) -> Callable[[int], float]:
     """Sets the learning rates of a step and which layers learn in it; gives the rate."""
-    unfreezing = Unfreezing(module, recipe.optimizer.unfreeze_every) if recipe.optimizer.unfreeze_every else None
+    every, epochs = recipe.optimizer.unfreeze_every, recipe.optimizer.unfreeze_epochs
+    if epochs is not None:
+        every = max(round(epochs * order.steps_per_epoch()), 1)
+    unfreezing = Unfreezing(module, every) if every else None
     options = dict(recipe.schedule.options)
     if recipe.schedule.name == "noam":
         options.setdefault("width", width)
@@ -164,8 +176,9 @@ def _before_step(recipe: Recipe, module: nn.Module, opt: Optimizer, steps: int, 
     def before(step: int) -> float:
         if unfreezing is not None:
             unfreezing.apply(step)
-        opt.scale_lr(lr_factor(step))
-        return recipe.optimizer.lr * lr_factor(step)
+        factor = lr_factor(step) * order.rate(step)
+        opt.scale_lr(factor)
+        return recipe.optimizer.lr * factor
 
     return before
 

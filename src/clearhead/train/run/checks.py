@@ -21,6 +21,7 @@ from clearhead.train.recipe import Recipe
 from clearhead.train.run.inputs import RunInputs
 from clearhead.train.run.kept_sources import GoneSource
 from clearhead.train.run.model import model_shape
+from clearhead.train.run.tokenizer import word_list
 
 ENDLESS = 10**9  # steps, where their number is not known yet
 
@@ -29,6 +30,8 @@ def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     """An error, if anything is wrong."""
     check_test(recipe, kind, "test" in inputs.sources)
     vocab_size = recipe.tokenizer.vocab_size if inputs.tokenizer is None else len(inputs.tokenizer.target)
+    if recipe.tokenizer.add_words and inputs.tokenizer is not None:
+        word_list(inputs.tokenizer)
     model = model_shape(recipe.model, kind, inputs.start, vocab_size)
     _check_sizes(recipe, model, vocab_size, is_new=inputs.start is None)
     source_tokenizer = inputs.source_tokenizer
@@ -95,9 +98,9 @@ def _check_source_tokenizer(kind: type[Objective], model: Model, tokenizer: Toke
 
 
 def check_distribution(recipe: Recipe) -> None:
-    if recipe.distribute == "fsdp" and recipe.optimizer.unfreeze_every:
+    if recipe.distribute == "fsdp" and (recipe.optimizer.unfreeze_every or recipe.optimizer.unfreeze_epochs):
         raise ConfigError(
-            "optimizer.unfreeze_every changes which weights learn while the run goes on, and FSDP settles that at "
+            "Gradual unfreezing changes which weights learn while the run goes on, and FSDP settles that at "
             "the beginning. Set distribute: ddp."
         )
 

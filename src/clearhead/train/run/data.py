@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead import hub
-from clearhead.train.data import Blocks, Order, Source, Table, prepare
+from clearhead.train.data import Blocks, Order, Source, StreamOrder, Streams, Table, prepare
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective
 from clearhead.train.recipe import Recipe
@@ -19,7 +19,7 @@ class RunData:
     """Each of them by part: "train", "valid", "test"."""
 
     tables: dict[str, Table]
-    examples: dict[str, Table | Blocks]
+    examples: dict[str, Table | Blocks | Streams]
     orders: dict[str, Order]
 
     def fingerprint(self) -> str:
@@ -32,7 +32,7 @@ def prepare_data(
 ) -> RunData:
     cache = hub.user_path(recipe.data.cache) if recipe.data.cache else folder / "data"
     tables = {part: _table(source, objective, cache, recipe.data.workers, world) for part, source in sources.items()}
-    examples = {part: _examples(part, table, objective) for part, table in tables.items()}
+    examples = {part: _examples(recipe, part, table, objective) for part, table in tables.items()}
     return RunData(tables, examples, {part: _order(recipe, part, examples[part], objective) for part in examples})
 
 
@@ -49,16 +49,26 @@ def workers_for(source: Source, workers: int) -> int:
     return workers if source.size is None or source.size > SMALL else 0
 
 
-def _examples(part: str, table: Table, objective: Objective) -> Table | Blocks:
+def _examples(recipe: Recipe, part: str, table: Table, objective: Objective) -> Table | Blocks | Streams:
+    name = f"The {part} data"
+    if objective.streams:
+        rows = _rows(recipe, part) or max((recipe.batch.tokens or 1) // recipe.batch.length, 1)
+        jitter = objective.jitter and part == "train"
+        return Streams(table, rows, recipe.batch.length, seed=recipe.seed, jitter=jitter, name=name)
     if not objective.blocks:
         return table
-    return Blocks(table, objective.block_length, keep_last=part != "train", name=f"The {part} data")
+    return Blocks(table, objective.block_length, keep_last=part != "train", name=name)
 
 
-def _order(recipe: Recipe, part: str, examples: Table | Blocks, objective: Objective) -> Order:
+def _rows(recipe: Recipe, part: str) -> int | None:
+    return recipe.batch.size if part == "train" else recipe.evaluation.batch_size or recipe.batch.size
+
+
+def _order(recipe: Recipe, part: str, examples: Table | Blocks | Streams, objective: Objective) -> Order:
+    if isinstance(examples, Streams):
+        return StreamOrder(examples)
     batch, is_table = recipe.batch, isinstance(examples, Table)
-    size = batch.size if part == "train" else recipe.evaluation.batch_size or batch.size
-    tokens = batch.tokens
+    size, tokens = _rows(recipe, part), batch.tokens
     if not is_table and tokens is not None:
         size, tokens = size or max(tokens // batch.length, 1), None
     lengths = examples.longest(objective.length_column) if isinstance(examples, Table) else len(examples)

@@ -49,10 +49,10 @@ def open_inputs(recipe: Recipe, folder: Path) -> RunInputs:
     tokenizer = _codec_at(taken_from, kind) if taken_from and not recipe.tokenizer.kind else None
     source = recipe.objective.get("source_tokenizer")
     source_tokenizer = _codec_at(source, kind) if source is not None else None
-    return RunInputs(_open_sources(recipe.data, kept_sources(folder)), start, tokenizer, source_tokenizer)
+    return RunInputs(open_sources(recipe.data, kept_sources(folder)), start, tokenizer, source_tokenizer)
 
 
-def _open_sources(data: DataRecipe, kept: Mapping[str, Source]) -> dict[str, Source]:
+def open_sources(data: DataRecipe, kept: Mapping[str, Source]) -> dict[str, Source]:
     """kept: what stands in for a source that is gone"""
     common, valid = _common(data), data.valid
     opened: dict[str, Callable[[], Source]] = {

@@ -10,6 +10,7 @@ import torch
 
 from clearhead import hub, models
 from clearhead.models import Config, Family, Model
+from clearhead.models.vocabulary import grow_vocabulary
 from clearhead.train.objectives import Objective
 from clearhead.train.objectives.distillation import student_of
 from clearhead.train.recipe import ModelRecipe
@@ -33,6 +34,8 @@ def make_model(
         model.config.check_known(recipe.config)
         if recipe.student_of:
             model = student_of(model, recipe.layers)
+        if vocab_size > model.config.vocab_size:  # tokenizer.add_words
+            grow_vocabulary(model, _rows(vocab_size))
     else:
         family, config = new_config(recipe, vocab_size, objective.special_ids(), objective.configure)
         model = family.make(config, task).to(device)
@@ -61,13 +64,13 @@ def new_config(
 ) -> tuple[Family, Config]:
     """What a model that begins with random weights is made of: the preset, and what the recipe changes in it.
 
-    vocab_size  of the tokenizer; the table has a few rows more, for round sizes are quicker to multiply by
+    vocab_size  of the tokenizer; the table has a few rows more
     special     the ids of special tokens
     configure   what the objective decides
     """
     assert recipe.family is not None
     family = models.family(recipe.family)
-    sizes: dict[str, Any] = {"vocab_size": -(-vocab_size // 64) * 64}
+    sizes: dict[str, Any] = {"vocab_size": _rows(vocab_size)}
     if recipe.preset is not None:
         family.preset(recipe.preset)  # an error where there is none
         sizes = dict(family.presets[recipe.preset]) | sizes
@@ -75,3 +78,8 @@ def new_config(
     config = family.config.from_dict(values, recipe.ignore_options, strict=True)
     raw = config.to_dict() | dict(special or {})
     return family, family.config.from_dict(configure(raw) if configure is not None else raw, recipe.ignore_options)
+
+
+def _rows(words: int) -> int:
+    """Of a table for so many words: round sizes are quicker to multiply by."""
+    return -(-words // 64) * 64

@@ -10,12 +10,16 @@ from typing import Any
 
 from clearhead.errors import ConfigError
 from clearhead.files import atomic_folder, remove_parts
+from clearhead.text import Tokenizer
+from clearhead.text.builders.word_list import WordList, count_words, most_frequent, word_tokenizer
 from clearhead.train.data import Source
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective, make_objective
 from clearhead.train.recipe import Recipe, TokenizerRecipe
 from clearhead.train.run.folder import has_begun
 from clearhead.train.run.inputs import RunInputs
+
+LEAST = 3  # times that a word must come to get a place in a vocabulary
 
 
 def objective_for(recipe: Recipe, inputs: RunInputs, tokenizer: Any) -> Objective:
@@ -30,20 +34,45 @@ def stand_in(recipe: TokenizerRecipe, kind: type[Objective]) -> Any:
     return _train(recipe, kind, iter(["a"]), show_progress=False)
 
 
-def train_or_load(recipe: TokenizerRecipe, kind: type[Objective], source: Source, folder: Path, world: World) -> Any:
-    """The codec in the run's folder, which the main process trains if it is not there yet."""
+def train_or_load(
+    recipe: TokenizerRecipe, kind: type[Objective], source: Source, folder: Path, world: World, base: Any = None
+) -> Any:
+    """The codec in the run's folder, which the main process makes if it is not there yet.
+
+    base   the one that gets more words, where none is trained anew
+    """
     own, origin = folder / "tokenizer", folder / "tokenizer" / "trained_on.json"
     data = json.dumps({"fingerprint": source.fingerprint()})
     if world.is_main and origin.is_file() and origin.read_text() != data and not has_begun(folder):
         shutil.rmtree(own)  # the text was another one when the run could not begin
     if not own.is_dir() and world.is_main:
-        made = _train(recipe, kind, (text for record in source.records() for text in kind.texts_of(record)))
+        texts = (text for record in source.records() for text in kind.texts_of(record))
+        made = _train(recipe, kind, texts) if base is None else _with_words(base, recipe.add_words or 0, texts)
         remove_parts(own)
         with atomic_folder(own) as part:
             made.save(part)
             (part / origin.name).write_text(data)
     world.barrier()
     return kind.load_codec(own)
+
+
+def word_list(tokenizer: Any) -> WordList:
+    """Its words, where it has a list of them."""
+    source = getattr(tokenizer, "source_files", None)
+    if not isinstance(source, WordList):
+        raise ConfigError(
+            "tokenizer.add_words is for vocabularies of whole words (awd-lstm, fastai); this one spells every word in "
+            "pieces that it has. Leave it out."
+        )
+    return source
+
+
+def _with_words(base: Any, count: int, texts: Iterable[str]) -> Tokenizer:
+    own = word_list(base)
+    counts = count_words(texts)
+    for word in own.ids:
+        counts.pop(word, None)
+    return word_tokenizer(own.extended(most_frequent(counts, count, LEAST)).words, base.config)
 
 
 def _train(recipe: TokenizerRecipe, kind: type[Objective], texts: Iterable[str], show_progress: bool = True) -> Any:

@@ -91,6 +91,9 @@ def _train(original: Recipe, folder: Path, world: World, watchers: list[Watcher]
             cpu_kernels.load()  # now, and not when a sample is written: frozen layers round otherwise after it
         if inputs.tokenizer is None:
             tokenizer = train_or_load(recipe.tokenizer, kind, inputs.sources["train"], folder, world)
+        elif recipe.tokenizer.add_words:
+            tokenizer = train_or_load(recipe.tokenizer, kind, inputs.sources["train"], folder, world, inputs.tokenizer)
+        if tokenizer is not inputs.tokenizer:
             objective = objective_for(recipe, inputs, tokenizer)
         if objective.learns_labels:
             _learn_labels(objective, inputs.sources["train"], folder)

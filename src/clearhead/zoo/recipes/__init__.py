@@ -29,6 +29,7 @@ ORDER = [
     "elmo",
     "bert-pretraining",
     "classification",
+    "ulmfit",
     "tagging",
     "question-answering",
     "sentence-embeddings",
