@@ -1,4 +1,4 @@
-"""From a finished run to a shipped model: `python zoo/ship.py runs/stories stories [5]`. For maintainers.
+"""From a finished run to a shipped model: `python zoo/ship.py runs/stories stories [5 [part]]`. For maintainers.
 
 The folder gets the model packed to eight bits (or five), its tokenizer and its training curve. The card is written by a
 person, who has looked at what the model does; a card and a recipe that are there already stay.
@@ -19,19 +19,22 @@ POINTS = 200  # of the training curve
 BY_HAND = ("card.md", "*.yaml")
 
 
-def ship(run: Path, name: str, bits: int = 8) -> Path:
-    """Copy what is worth shipping of a run; returns the folder."""
+def ship(run: Path, name: str, bits: int = 8, part: str = "model") -> Path:
+    """Copy what is worth shipping of a run; returns the folder.
+
+    part   the folder in the run that holds the model: `model`, or what was made of it (ELMo without its softmax)
+    """
     target = MODELS / name
     with atomic_folder(target) as folder:
-        pack_run(run, folder, bits)
+        pack_run(run, folder, bits, part)
         for path in (path for pattern in BY_HAND for path in target.glob(pattern)):
             shutil.copy(path, folder / path.name)
     return target
 
 
-def pack_run(run: Path, folder: Path, bits: int = 8) -> None:
+def pack_run(run: Path, folder: Path, bits: int = 8, part: str = "model") -> None:
     """The model of a run into an empty folder: packed, with its tokenizer, its sentence modules and its curve."""
-    model = run / "model"
+    model = run / part
     for path in sorted(model.rglob("*")):
         if path.suffix in (".json", ".txt", ".model"):
             copy = folder / path.relative_to(model)
@@ -59,5 +62,5 @@ def curve_of(log: Path) -> dict[str, list[list[object]]]:
 
 
 if __name__ == "__main__":
-    shipped = ship(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))
+    shipped = ship(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:4]), *sys.argv[4:5])
     print(f"{shipped}: {(shipped / PACKED).stat().st_size / 1e6:.1f} MB. Now write its card.md.")

@@ -2,7 +2,12 @@
 
 import random
 
+import torch
+
+from clearhead.models import family
+from clearhead.pipeline.words import WordPipeline
 from clearhead.text import train_tokenizer
+from clearhead.text.characters import CharacterCodec
 from tests.tiny import tiny_pipeline
 
 GOOD, BAD = "good fine great lovely warm".split(), "bad poor dull awful cold".split()
@@ -17,6 +22,15 @@ def bert(folder, **more):
     sizes = {"hidden_size": 32, "num_hidden_layers": 5, "num_attention_heads": 4, "intermediate_size": 64}
     first = {"shaken": False, "initializer_range": 0.2, "hidden_dropout_prob": 0.1}
     tiny_pipeline("bert", "features", tok=tokenizer, **sizes, **first, max_position_embeddings=40, **more).save(folder)
+    return folder
+
+
+def elmo(folder):
+    """Saved as a published folder."""
+    torch.manual_seed(0)
+    sizes = {"lstm_size": 12, "projection_size": 8, "num_hidden_layers": 2, "filters": [[1, 6], [3, 10]]}
+    family_ = family("elmo")
+    WordPipeline(family_.make(family_.config(**sizes)), CharacterCodec()).save(folder)
     return folder
 
 

@@ -83,7 +83,9 @@ def sentiment_command(
 def features_command(
     train: Annotated[str, typer.Option(help="Tagged sentences (CoNLL: a word and its tag in a line).")],
     test: Annotated[str, typer.Option(help="More of them, to be measured on.")],
-    model: Model = MASKED,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Given several times, all in one table.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Learn from so many sentences and no more.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep the vectors here (large); default: nowhere.")] = None,
     device: Device = None,
@@ -95,19 +97,22 @@ def features_command(
 ) -> None:
     """Which layers' vectors to use: the six choices of "The Illustrated BERT", compared on finding names.
 
-    The encoder stays as it is; a linear softmax on each word's vector does
-    the tagging. (The BERT paper used a two-layer BiLSTM.)
+    The models stay as they are; a linear softmax on each word's vector does
+    the tagging. (The BERT paper used a two-layer BiLSTM.) ELMo's layers are
+    tried one by one and mixed, word vectors as they are.
 
-    Example:
+    Examples:
 
       clearhead study features --train train.conll --test test.conll
+
+      clearhead study features --train train.conll --test test.conll -m glove -m bert-mini
     """
     check_target(save, overwrite, browse, as_json, as_csv)
-    pipe = open_model(model, task="features", device=device, fallback=MASKED)
+    pipes = [open_model(name, task="features", device=device, fallback=MASKED) for name in models or [MASKED]]
     from clearhead.studies import features
 
     with progress() as on_progress:
-        finding = features(pipe, train, test, limit=limit, cache=cache, on_progress=on_progress)
+        finding = features(pipes, train, test, limit=limit, cache=cache, on_progress=on_progress)
     show_finding(finding, as_json, as_csv, save, browse)
 
 

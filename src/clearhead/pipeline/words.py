@@ -37,7 +37,10 @@ class WordPipeline(Pipeline):
 
     @classmethod
     def from_folder(cls, folder: os.PathLike[str], model: Model, name: str = "") -> WordPipeline:
-        return cls(model, CharacterCodec.from_folder(Path(folder), model.config.max_characters), name)
+        room = model.config.max_characters
+        says_words = model.task != "features"
+        codec = CharacterCodec.from_folder(Path(folder), room) if says_words else CharacterCodec(room)
+        return cls(model, codec, name)
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -11,7 +11,7 @@ from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.text import Tokenizer
-from clearhead.train.data.types import Batch, Example, Record
+from clearhead.train.data.types import Batch, Example, Record, check_columns
 from clearhead.train.objectives.base import term_sums
 from clearhead.train.objectives.fields import list_of, place
 from clearhead.train.objectives.labels import Labels
@@ -55,29 +55,16 @@ class Tagging(SequenceObjective):
 
     def learn_labels(self, records: Iterator[Record]) -> None:
         if not self.fixed:
-            self.labels.learn((tag for record in records for tag in self._read(record)[1]), first=OUTSIDE)
+            self.labels.learn((tag for record in records for tag in tagged_words(record)[1]), first=OUTSIDE)
 
     def check_labels(self, records: Iterator[Record], name: str) -> None:
-        self.labels.check((tag for record in records for tag in self._read(record)[1]), name)
+        self.labels.check((tag for record in records for tag in tagged_words(record)[1]), name)
 
     def data_notes(self, training: Table) -> list[str]:
         return self.labels.notes([n for n in training.distinct("labels") if n != IGNORED])
 
-    def _read(self, record: Record) -> tuple[list[str], list[str]]:
-        """The words and their tags, as many of the one as of the other."""
-        self.check(record)
-        words, tags = list_of(record, "tokens"), list_of(record, "tags")
-        if len(words) != len(tags):
-            raise InputError(
-                f"{place(record)}: there are {len(words)} tokens but {len(tags)} tags; each word needs one."
-            )
-        for word in words:
-            if not isinstance(word, str) or not word.strip():
-                raise InputError(f"{place(record)}: tokens must be words, but one is {word!r}.")
-        return words, [Labels.name(record, "tags", tag) for tag in tags]
-
     def encode(self, record: Record) -> Iterator[Example]:
-        words, tags = self._read(record)
+        words, tags = tagged_words(record)
         numbers = [self.labels.number(record, "tags", tag) for tag in tags]
         later_labels = [self._inside(number) if self.all_pieces else IGNORED for number in numbers]
         word_at = np.repeat(np.arange(len(words)), [len(word) + 1 for word in words])  # of each character and its space
@@ -155,15 +142,29 @@ class Tagging(SequenceObjective):
 
     def report(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Precision, recall and F1 of whole names (where tags are of the kind B-X and I-X), and accuracy of words."""
-        metrics = super().report(sums)
-        if any(name[:2] in ("B-", "I-") for name in self.labels.names):
-            precision, recall = (
-                sums["true_positives"] / max(sums["predicted"], 1),
-                sums["true_positives"] / max(sums["gold"], 1),
-            )
-            f1 = 2 * sums["true_positives"] / max(sums["predicted"] + sums["gold"], 1)
-            metrics |= {"f1": f1, "precision": precision, "recall": recall}
-        return metrics | {"accuracy": sums["correct"] / max(sums["words"], 1)}
+        return super().report(sums) | tagging_scores(sums, self.labels.names)
+
+
+def tagged_words(record: Record) -> tuple[list[str], list[str]]:
+    """The words and their tags, as many of the one as of the other."""
+    check_columns(Tagging.columns, record)
+    words, tags = list_of(record, "tokens"), list_of(record, "tags")
+    if len(words) != len(tags):
+        raise InputError(f"{place(record)}: there are {len(words)} tokens but {len(tags)} tags; each word needs one.")
+    for word in words:
+        if not isinstance(word, str) or not word.strip():
+            raise InputError(f"{place(record)}: tokens must be words, but one is {word!r}.")
+    return words, [Labels.name(record, "tags", tag) for tag in tags]
+
+
+def tagging_scores(sums: Mapping[str, float], labels: Sequence[str]) -> dict[str, float]:
+    """Of the sums of `entity_sums`: names where there are any among the labels, and words."""
+    scores = {}
+    if any(name[:2] in ("B-", "I-") for name in labels):
+        hits, predicted, gold = (sums[name] for name in ("true_positives", "predicted", "gold"))
+        scores = {"f1": 2 * hits / max(predicted + gold, 1), "precision": hits / max(predicted, 1)}
+        scores["recall"] = hits / max(gold, 1)
+    return scores | {"accuracy": sums["correct"] / max(sums["words"], 1)}
 
 
 def entity_sums(guesses: Sequence[str], tags: Sequence[str]) -> dict[str, float]:

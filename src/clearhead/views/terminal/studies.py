@@ -26,17 +26,27 @@ def draw_sentiment(finding: Any, width: int) -> Iterator[RenderableType]:
 
 
 def draw_features(finding: Any, width: int) -> Iterator[RenderableType]:
-    table = _table(finding.model, "features", "width", "F1", "precision", "recall", "words right", "")
+    names = [model.name for model in finding.models]
+    first = ("model",) if len(names) > 1 else ()
+    title = ", ".join(names)
+    table = _table(title, *first, "features", "width", "F1", "precision", "recall", "words right", "")
     best = max(row.f1 for row in finding.rows) or 1.0
+    said = ""
     for row in finding.rows:
         cells = map(_percent, (row.f1, row.precision, row.recall, row.accuracy))
         name = Text(row.features, style="bold" if row.f1 == best else "")
-        table.add_row(name, f"{row.width:,}", *cells, _bar(row.f1 / best))
+        own = [Text(row.model if row.model != said else "")] if first else []
+        table.add_row(*own, name, f"{row.width:,}", *cells, _bar(row.f1 / best))
+        said = row.model
     yield table
+    for model in (model for model in finding.models if model.shares):
+        shares = " + ".join(f"{share:.2f} · {n or 'words'}" for n, share in enumerate(model.shares))
+        yield Text(f"{model.name} mixed for the task, by layers: {shares}.", "dim")
+    reading = sum(model.seconds for model in finding.models)
     yield Text(
         f"Names in {finding.test_words:,} words, learned from {finding.train_words:,}; a linear tagger on each word's "
         f"frozen vector (not a BiLSTM). Calling no word a name gets {finding.outside:.1%} of words and no name. "
-        f"Reading took {finding.seconds:.0f} s, fitting {sum(row.seconds for row in finding.rows):.0f} s.",
+        f"Reading took {reading:.0f} s, fitting {sum(row.seconds for row in finding.rows):.0f} s.",
         "dim",
     )
 
