@@ -62,5 +62,6 @@ def curve_of(log: Path) -> dict[str, list[list[object]]]:
 
 
 if __name__ == "__main__":
-    shipped = ship(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:4]), *sys.argv[4:5])
+    run, name, *more = sys.argv[1:]
+    shipped = ship(Path(run), name, bits=int(more[0]) if more else 8, part=more[1] if more[1:] else "model")
     print(f"{shipped}: {(shipped / PACKED).stat().st_size / 1e6:.1f} MB. Now write its card.md.")
