@@ -83,12 +83,12 @@ async function look(frame) {
   const ask = (name) => figure.querySelector(name);
   const seen = { drawn: true, question: ask("h3").textContent, reading: ask("figcaption").textContent,
     model: ask(".ch-model").textContent,
-    marks: figure.querySelectorAll(".ch-tok, .ch-row, canvas, .ch-choice, .ch-ranked > *, .ch-node, .ch-area").length,
+    marks: figure.querySelectorAll(".ch-tok, .ch-row, canvas, .ch-choice, .ch-ranked > *, .ch-node, .ch-area, .ch-chart").length,
     legend: !!ask(".ch-legend"), height: frame.getBoundingClientRect().height,
     inner: inside.body.getBoundingClientRect().height,
     wide: inside.documentElement.scrollWidth - inside.documentElement.clientWidth };
   seen.faint = faint(figure);
-  const mark = ask("canvas.ch-cells") ?? ask(".ch-ranked > button, .ch-nums span, .ch-node, .ch-area, .ch-probabilities .ch-choice + .ch-choice") ?? ask(".ch-ranked > .ch-choice") ?? ask(".ch-tok");
+  const mark = ask("canvas.ch-cells") ?? ask(".ch-ranked > button, .ch-nums span, .ch-node, .ch-area, .ch-probabilities .ch-choice + .ch-choice") ?? ask(".ch-ranked > .ch-choice") ?? ask(".ch-tok, .ch-chart");
   const box = mark.getBoundingClientRect();
   const at = { clientX: box.left + 3, clientY: box.top + 3, bubbles: true };
   for (const name of ["pointerenter", "pointermove"]) mark.dispatchEvent(new frame.contentWindow.PointerEvent(name, at));

@@ -31,7 +31,7 @@ const view = {
     const x = (n) => LEFT + ((n + 0.5) / bins.length) * wide;
     const y = (bleu) => TOP + (1 - bleu / most) * (HIGH - TOP - BOTTOM);
     const picture = svg("svg", {
-      class: "ch-drawing",
+      class: "ch-chart",
       width: c.width,
       height: HIGH,
       role: "img",
