@@ -71,10 +71,13 @@ def flatten_recurrent_weights(first: nn.RNNBase, weights: list[Tensor], layers: 
 
     On several devices each parameter's memory is whoever's who distributes it.
     """
+    places = [w.data_ptr() for w in weights]
+    if first.__dict__.get("_laid_out_at") == places:
+        return
+    first.__dict__["_laid_out_at"] = places
     plain = all(type(w) is nn.Parameter and w.dtype == weights[0].dtype for w in weights)
-    laid_out = len({w.untyped_storage().data_ptr() for w in weights}) == 1
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if laid_out or distributed or not plain or not torch.backends.cudnn.is_acceptable(weights[0]):
+    if distributed or not plain or not torch.backends.cudnn.is_acceptable(weights[0]):
         return
     from torch.backends.cudnn.rnn import get_cudnn_mode
 
@@ -83,6 +86,7 @@ def flatten_recurrent_weights(first: nn.RNNBase, weights: list[Tensor], layers: 
             per_layer = (4 if first.bias else 2) + (first.proj_size > 0)
             sizes = (first.input_size, get_cudnn_mode(first.mode), first.hidden_size, first.proj_size, layers)
             torch._cudnn_rnn_flatten_weight(weights, per_layer, *sizes, True, first.bidirectional)
+            first.__dict__["_laid_out_at"] = [w.data_ptr() for w in weights]
 
 
 def openmp_functions() -> list[ctypes.c_void_p] | None:
