@@ -195,5 +195,8 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="pad_token_id"):
         fam.config(vocab_size=10, pad_token_id=10)
     model = make(0, "causal-lm")
+    model(IDS, token_type_ids=torch.zeros_like(IDS))
+    with pytest.raises(InputError, match="segment"):
+        model(IDS, token_type_ids=torch.ones_like(IDS))
     with pytest.raises(InputError, match="TensorState"):
         model(IDS, past_key_values=object())

@@ -82,6 +82,11 @@ SETTINGS = {
         "data.valid={{source: {data}/b.en, target: {data}/b.de}}", "data.validation_fraction=0",
         *(["data.test={{source: {data}/b.en, target: {data}/b.de}}"] if find_spec("sacrebleu") else []),
     ],
+    "rnn-translation": [
+        "data.train.source={data}/a.en", "data.train.target={data}/a.de", "tokenizer.vocab_size=100", "steps=4",
+        "model.config.embedding_size=16", "model.config.readout_size=16", "model.config.hidden_size=32",
+        "batch.tokens=256", "data.valid={{source: {data}/b.en, target: {data}/b.de}}", "data.validation_fraction=0",
+    ],
     "elmo": [
         "data.train={data}/text.txt", "data.validation_fraction=0.1", "tokenizer.vocab_size=40", "batch.tokens=128",
         "epochs=0.3", "model.config={{lstm_size: 16, projection_size: 8, filters: [[1, 8], [2, 8]], num_highways: 1}}",
@@ -93,6 +98,10 @@ SETTINGS = {
     ],
     "classification": ["data.train={data}/classes.csv", "model.start={data}/encoder", "epochs=0.4",
                        "data.test={data}/classes.csv"],
+    "rnn-classifier": [
+        "data.train={data}/classes.csv", "tokenizer.vocab_size=120", "epochs=0.4", "data.test={data}/classes.csv",
+        "model.config.embedding_size=16", "model.config.hidden_size=16",
+    ],
     "tagging": ["data.train={data}/tags.conll", "model.start={data}/encoder", "epochs=0.3",
                 "data.test={data}/tags.conll"],
     "question-answering": [
@@ -130,11 +139,13 @@ VERBS_OF = {
     "language-model": writes,
     "finetune-gpt2": writes,
     "translation": writes,
+    "rnn-translation": writes,
     "elmo": lambda pipe: pipe.embed_words([["The", "cat"]]).shape == (1, 2, 2, 16),
     "bert-pretraining": lambda pipe: len(pipe.fill("The [MASK] sees the dog.")[0]) == 5,
     "classification": lambda pipe: (
         pipe.model.config.id2label == {0: "other", 1: "pet"} and logits(pipe, "The cat.").logits.shape == (1, 2)
     ),
+    "rnn-classifier": lambda pipe: pipe.classify("The cat.")[0].label in ("other", "pet"),
     "tagging": lambda pipe: (
         pipe.model.config.id2label == {0: "O", 1: "B-PET"} and logits(pipe, "The cat.").logits.shape[-1] == 2
     ),

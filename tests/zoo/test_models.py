@@ -88,6 +88,7 @@ def test_the_others_have_learned_something():
         ("sentiment", "A warm, funny and clever film.", "positive"),
         ("sentiment", "The plot makes no sense and the actors are bored.", "negative"),
         ("intents", "My card has not arrived yet.", "card_arrival"),
+        ("intents-rnn", "My card has not arrived yet.", "card_arrival"),
     ):
         pipe = ch.load(name)
         scores = pipe.model(**pipe.tokenizer(sentence, return_tensors="pt")).logits[0]

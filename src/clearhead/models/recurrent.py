@@ -13,6 +13,7 @@ from clearhead.models.config import Config
 from clearhead.models.heads import Head, HeadInputs
 from clearhead.models.output import Output
 from clearhead.models.stack_model import StackModel
+from clearhead.nn.masks import can_inspect
 from clearhead.nn.recurrent_stack import RecurrentStack
 from clearhead.nn.state import TensorState
 
@@ -46,7 +47,10 @@ class RecurrentModel(StackModel):
         logits_to_keep: int | Tensor = 0,
         output_hidden_states: bool = False,
         next_ids: Tensor | None = None,  # in place of labels: what follows each token; nothing is shifted
+        token_type_ids: Tensor | None = None,  # zeros: some tokenizers give them to every model
     ) -> Output:
+        if token_type_ids is not None and can_inspect(token_type_ids) and bool(token_type_ids.any()):
+            raise InputError("This model has no segment embeddings: leave token_type_ids out.")
         state = state_for(past_key_values, use_cache)
         with captured(self, output_hidden_states, False) as seen:
             hidden = self.read(input_ids, attention_mask, inputs_embeds, state)

@@ -51,6 +51,7 @@ TRAINED = (
     "bert-mini",
     "sentiment",
     "intents",
+    "intents-rnn",
     "translate-en-de",
     "translate-en-fr",
     "translate-en-zh",

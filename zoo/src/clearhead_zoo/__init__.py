@@ -24,6 +24,11 @@ CARDS = {  # name: (family, what it is, the same in Chinese); the long story is 
         "bert-mini, fine-tuned: which of 77 things a bank's customer wants (banking77)",
         "微调过的 bert-mini：银行客户要办的是 77 件事中的哪一件（banking77）",
     ),
+    "intents-rnn": (
+        "rnn",
+        "an LSTM in both directions that learned the same from nothing, a tenth of the size (banking77)",
+        "双向 LSTM，从零学会同一件事，只有十分之一大（banking77）",
+    ),
     "translate-en-de": (
         "transformer",
         "the 2017 Transformer, small: English captions to German (Multi30k)",

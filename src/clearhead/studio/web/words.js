@@ -168,6 +168,7 @@ const TEXTS = {
   "next-sentence": ["The dog ran into the garden.", "It was looking for its ball."],
   // a shipped model that knows one kind of text
   intents: ["I lost my card. What should I do?", "I found my card. What should I do?"],
+  "intents-rnn": ["I lost my card. What should I do?", "I found my card. What should I do?"],
   "question-answering": ["Who wrote the book?", "The book was written by Mary Shelley in 1818."],
 };
 const TWINS = {
