@@ -11,7 +11,7 @@ MASKS = "the [MASK] sat on the [MASK]"
 LABELS = {0: "bad", 1: "so-so", 2: "good"}
 
 
-def chances(answer):
+def probabilities(answer):
     return {choice.label: choice.probability for choice in answer.choices}
 
 
@@ -27,17 +27,17 @@ def test_hidden_words(name):
         assert [c.probability for c in answer.choices] == pytest.approx([g.probability for g in guesses], rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "bart", "deberta-v2", "xlnet"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bart", "deberta-v2", "xlnet", "xlm", "awd-lstm", "rnn"])
 def test_labels(name):
     pipe = tiny_pipeline(name, "sequence-classification", id2label=LABELS, kind="wordpiece")
     (answer,) = prediction(pipe, TEXT).answers
     assert (answer.kind, answer.position) == ("label", None)
-    assert sum(chances(answer).values()) == pytest.approx(1.0)
-    assert chances(answer).keys() == set(LABELS.values())
-    assert [c.probability for c in answer.choices] == sorted(chances(answer).values(), reverse=True)
+    assert sum(probabilities(answer).values()) == pytest.approx(1.0)
+    assert probabilities(answer).keys() == set(LABELS.values())
+    assert [c.probability for c in answer.choices] == sorted(probabilities(answer).values(), reverse=True)
     scores = {c.label: c.score for c in answer.choices}
     both = torch.tensor([scores[label] for label in LABELS.values()]).softmax(-1)
-    assert [chances(answer)[label] for label in LABELS.values()] == pytest.approx(both.tolist(), rel=1e-5)
+    assert [probabilities(answer)[label] for label in LABELS.values()] == pytest.approx(both.tolist(), rel=1e-5)
 
 
 def test_each_label_for_itself_and_a_number():
@@ -55,11 +55,11 @@ def test_each_label_for_itself_and_a_number():
 def test_next_sentence():
     pipe = tiny_pipeline("bert", "next-sentence")
     (answer,) = prediction(pipe, "the cat sat", "the cat ran").answers
-    assert chances(answer).keys() == {"follows", "does not follow"}
+    assert probabilities(answer).keys() == {"follows", "does not follow"}
     encoded = pipe.tokenizer("the cat sat", "the cat ran", return_tensors="pt")
     with torch.no_grad():
         wanted = pipe.model(**encoded).logits[0].softmax(-1)
-    assert chances(answer)["follows"] == pytest.approx(float(wanted[0]), rel=1e-5)
+    assert probabilities(answer)["follows"] == pytest.approx(float(wanted[0]), rel=1e-5)
     with pytest.raises(InputError, match="two"):
         prediction(pipe, "the cat sat")
 
@@ -77,7 +77,7 @@ def test_a_label_for_every_token():
     pipe = tiny_pipeline("bert", "token-classification", id2label=LABELS)
     found = prediction(pipe, TEXT)
     assert [answer.position for answer in found.answers] == [n for n, t in enumerate(found.tokens) if not t.special]
-    assert all(sum(chances(answer).values()) == pytest.approx(1.0) for answer in found.answers)
+    assert all(sum(probabilities(answer).values()) == pytest.approx(1.0) for answer in found.answers)
 
 
 def test_replaced_tokens():
@@ -103,7 +103,7 @@ def test_the_place_of_an_answer():
 def test_multiple_choice():
     pipe = tiny_pipeline("bert", "multiple-choice")
     found = prediction(pipe, "the cat", choices=["sat on the mat", "ran", "a dog sat"])
-    assert sum(chances(found.answers[0]).values()) == pytest.approx(1.0)
+    assert sum(probabilities(found.answers[0]).values()) == pytest.approx(1.0)
     assert found.to_csv().count("\n") == 4
     with pytest.raises(InputError, match="choices"):
         prediction(pipe, "the cat")

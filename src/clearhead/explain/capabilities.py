@@ -111,7 +111,7 @@ def has_probabilities(pipe: Pipeline) -> Reason:
 
 def has_outputs_to_attribute(pipe: Pipeline) -> Reason:
     model = pipe.model
-    labels = model.head.labels_tokens and not model.is_encoder_decoder
+    labels = model.head.answers == "token-labels" and not model.is_encoder_decoder
     return None if labels or model.task == "sequence-classification" else has_language_head(pipe)
 
 

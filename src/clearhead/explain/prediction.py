@@ -18,16 +18,6 @@ from clearhead.explain.question import Question
 from clearhead.explain.settings import Setting, count
 from clearhead.explain.word_choice import comma_separated, unquoted
 from clearhead.messages import say
-from clearhead.models.heads import (
-    ChoiceHead,
-    LanguageHead,
-    NextSentenceHead,
-    PretrainingHead,
-    ReplacedHead,
-    SequenceHead,
-    SpanHead,
-    TokenHead,
-)
 from clearhead.pipeline import Pipeline, Reading
 from clearhead.text.units import display_texts, units_of_ids
 from clearhead.units import Unit
@@ -89,37 +79,37 @@ def prediction(
     choices   multiple choice: the continuations to choose from
     """
     checked_count("top_k", top_k)
-    head = pipe.model.head
-    if isinstance(head, ChoiceHead):
+    kind = pipe.model.head.answers
+    if kind == "choice":
         return _choose(pipe, text, choices)
     if choices is not None:
         raise InputError(say("explain.only_multiple_choice", task=pipe.model.task))
-    _check(pipe, head, pair)
+    _check(pipe, kind, pair)
     reading = pipe.read(text, pair)
     with eval_mode(pipe.model):
         out = call(pipe, reading)
     answers: list[PredictedAnswer] = []
     labels = [label for _, label in sorted(pipe.model.config.id2label.items())]
-    if isinstance(head, NextSentenceHead):
-        answers = [_one("next-sentence", FOLLOWS, out.logits[0])]
-    elif isinstance(head, PretrainingHead | LanguageHead):
-        if isinstance(head, PretrainingHead) and pair is not None:
-            answers = [_one("next-sentence", FOLLOWS, out.seq_relationship_logits[0])]
+    if kind == "next-sentence":
+        answers = [_best_label("next-sentence", FOLLOWS, out.logits[0])]
+    elif kind in ("pretraining", "words"):
+        if kind == "pretraining" and pair is not None:
+            answers = [_best_label("next-sentence", FOLLOWS, out.seq_relationship_logits[0])]
         answers += _words(pipe, reading, out.logits[0], top_k, needed=not answers)
-    elif isinstance(head, SequenceHead):
+    elif kind == "label":
         answers = [_sequence(pipe, labels, out.logits[0])]
-    elif isinstance(head, TokenHead):
+    elif kind == "token-labels":
         answers = [
-            _one("token-label", labels, row, position)
+            _best_label("token-label", labels, row, position)
             for position, (token, row) in enumerate(zip(reading.units, out.logits[0], strict=True))
             if not token.special
         ]
-    elif isinstance(head, ReplacedHead):
+    elif kind == "replaced":
         for position, (token, score) in enumerate(zip(reading.units, out.logits[0].float().tolist(), strict=True)):
             if not token.special:
                 probability = float(torch.tensor(score).sigmoid())
                 answers.append(PredictedAnswer("replaced", position, [LabelScore("replaced", probability, score)]))
-    elif isinstance(head, SpanHead):
+    elif kind == "span":
         answers = _spans(pipe, reading, out.start_logits[0].float(), out.end_logits[0].float(), top_k)
     return Prediction(pipe.name, pipe.model.task, reading.outputs, answers)
 
@@ -128,21 +118,22 @@ def _name(pipe: Pipeline) -> str:
     return pipe.name or "This model"
 
 
-def _check(pipe: Pipeline, head: Any, pair: str | None) -> None:
-    known = (NextSentenceHead, PretrainingHead, SequenceHead, TokenHead, ReplacedHead, SpanHead)
+def _check(pipe: Pipeline, kind: str, pair: str | None) -> None:
     language = pipe.model.language_head
     masked = language is not None and not language.shift and pipe.model.task == "masked-lm"
-    if not isinstance(head, known) and not masked:
+    if kind == "vectors" or (kind == "words" and not masked):
         if pipe.model.can_generate:
             raise InputError(say("explain.ask_for_next_token"))
         raise InputError(say("explain.gives_vectors", task=pipe.model.task))
-    if pair is None and isinstance(head, NextSentenceHead):
+    if pair is None and kind == "next-sentence":
         raise InputError(say("explain.follows_takes_two"))
-    if pair is None and isinstance(head, SpanHead):
+    if pair is None and kind == "span":
         raise InputError(say("explain.span_takes_two"))
 
 
-def _one(kind: AnswerKind, labels: Iterable[str], logits: Tensor, position: int | None = None) -> PredictedAnswer:
+def _best_label(
+    kind: AnswerKind, labels: Iterable[str], logits: Tensor, position: int | None = None
+) -> PredictedAnswer:
     """One of several labels, by softmax."""
     scores = logits.float()
     rows = zip(labels, scores.softmax(-1).tolist(), scores.tolist(), strict=True)
@@ -160,7 +151,7 @@ def _sequence(pipe: Pipeline, labels: list[str], logits: Tensor) -> PredictedAns
         rows = zip(labels, scores.sigmoid().tolist(), scores.tolist(), strict=True)
         ranked = sorted((LabelScore(*row) for row in rows), key=lambda choice: -choice.score)
         return PredictedAnswer("labels", None, ranked)
-    return _one("label", labels, logits)
+    return _best_label("label", labels, logits)
 
 
 def _words(pipe: Pipeline, reading: Reading, logits: Tensor, top_k: int, needed: bool) -> list[PredictedAnswer]:
@@ -207,7 +198,7 @@ def _choose(pipe: Pipeline, text: str, choices: list[str] | None) -> Prediction:
     with eval_mode(pipe.model):
         out = pipe.model(**inputs)
     tokens = units_of_ids(pipe.tokenizer, pipe.tokenizer.encode(text), text)
-    return Prediction(pipe.name, pipe.model.task, tokens, [_one("label", continuations, out.logits[0])])
+    return Prediction(pipe.name, pipe.model.task, tokens, [_best_label("label", continuations, out.logits[0])])
 
 
 def _choice_inputs(pipe: Pipeline, text: str, continuations: Sequence[str]) -> dict[str, Tensor]:

@@ -169,7 +169,7 @@ def _explained(
     if writes:
         chosen = _written(outputs, written.begin, len(reading.outputs))
         rows, positions = [n - 1 for n in chosen], [source + n for n in chosen]
-    elif words or model.head.labels_tokens:
+    elif words or model.head.answers == "token-labels":
         rows = _places_to_fill(pipe, reading.outputs, outputs)
         positions = list(rows)
     elif model.task == "sequence-classification":

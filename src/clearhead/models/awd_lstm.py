@@ -141,6 +141,7 @@ class ClassifierLayer(nn.Module):
 class PoolingHead(Head):
     """One answer for a text: the last state, the largest of each number and the mean, through small layers."""
 
+    answers = "label"
     taps = ("pooled", "logits")
 
     def __init__(self, config: AWDLSTMConfig) -> None:

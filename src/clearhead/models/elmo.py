@@ -169,6 +169,7 @@ def nested(options: Mapping[str, Any]) -> dict[str, Any]:
 class BidirectionalLanguageHead(Head):
     """The next word, from what was read forwards, and the one before, from what was read backwards: one softmax."""
 
+    answers = "words"
     taps = ("forward.logits", "backward.logits")
 
     def __init__(self, width: int, vocab_size: int) -> None:

@@ -117,14 +117,18 @@ class Summary(nn.Module):
 
 
 class Head(nn.Module):
-    """What turns hidden states into an answer; it says of which kind the answer is.
+    """What turns hidden states into an answer.
 
-    has_choices     one score for each of several texts: multiple choice
-    labels_tokens   a label for every token
+    answers   what it gives: vectors; scores of words; whether a sentence follows; "pretraining", both of these; labels
+              of the whole text, or of every token; whether a token was replaced; where a span starts and ends;
+              "choice", one score for each of several texts
     """
 
-    has_choices: ClassVar[bool] = False
-    labels_tokens: ClassVar[bool] = False
+    answers: ClassVar[
+        Literal[
+            "vectors", "words", "next-sentence", "pretraining", "label", "token-labels", "replaced", "span", "choice"
+        ]
+    ] = "vectors"
 
     @property
     def language(self) -> LanguageHead | None:
@@ -164,6 +168,7 @@ class LanguageHead(Head):
     chunk       the loss is made of so many positions at a time, and no scores are returned; 0: all at once
     """
 
+    answers = "words"
     taps: tuple[str, ...] = ("logits",)
 
     def __init__(
@@ -247,6 +252,7 @@ class WordTransform(nn.Module):
 class NextSentenceHead(Head):
     """Does the second sentence follow the first? Label 0: yes; 1: no (BERT: another one; ALBERT: they are swapped)."""
 
+    answers = "next-sentence"
     taps = ("pooled", "logits")
 
     def __init__(self, pooler: Summary, width: int, dropout: float = 0.0) -> None:
@@ -265,6 +271,7 @@ class NextSentenceHead(Head):
 class PretrainingHead(Head):
     """BERT's and ALBERT's two pretraining tasks at once: masked words and next sentence; the loss is their sum."""
 
+    answers = "pretraining"
     tap_names = {"words": "", "next_sentence": "next_sentence"}
 
     def __init__(self, words: LanguageHead, next_sentence: NextSentenceHead) -> None:
@@ -286,6 +293,7 @@ class PretrainingHead(Head):
 class SequenceHead(Head):
     """One answer for the whole text, from its summary: `width` numbers, by default as many as a hidden state has."""
 
+    answers = "label"
     taps = ("pooled", "logits")
 
     def __init__(
@@ -306,8 +314,8 @@ class SequenceHead(Head):
 class TokenHead(Head):
     """A label for every token."""
 
+    answers = "token-labels"
     taps = ("logits",)
-    labels_tokens = True
 
     def __init__(self, width: int, labels: int, dropout: float) -> None:
         super().__init__()
@@ -326,6 +334,7 @@ class TokenHead(Head):
 class ReplacedHead(Head):
     """Was this token replaced? One score for every token; label 1: yes (ELECTRA's discriminator)."""
 
+    answers = "replaced"
     taps = ("logits",)
 
     def __init__(self, width: int, activation: str) -> None:
@@ -348,6 +357,7 @@ class ReplacedHead(Head):
 class SpanHead(Head):
     """Where the answer starts and ends: two scores for every token."""
 
+    answers = "span"
     taps = ("logits",)
 
     def __init__(self, width: int, dropout: float = 0.0) -> None:
@@ -371,8 +381,8 @@ class ChoiceHead(Head):
     words                      a second head, which predicts the words of every choice; the loss is the sum
     """
 
+    answers = "choice"
     taps = ("pooled", "logits")
-    has_choices = True
 
     def __init__(
         self,

@@ -83,17 +83,17 @@ class Model(nn.Module):
     @property
     def language_head(self) -> LanguageHead | None:
         """What scores words, where these are the answer; beside a choice they are not."""
-        return None if self.head.has_choices else self.head.language
+        return None if self.reads_choices else self.head.language
 
     @property
     def has_double_heads(self) -> bool:
         """Whether it chooses between texts and predicts their words at once (GPT and GPT-2)."""
-        return self.head.has_choices and self.head.language is not None
+        return self.reads_choices and self.head.language is not None
 
     @property
     def reads_choices(self) -> bool:
         """Whether it compares several texts: multiple choice."""
-        return self.head.has_choices
+        return self.head.answers == "choice"
 
     @property
     def reads_segments(self) -> bool:

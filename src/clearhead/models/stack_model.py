@@ -121,7 +121,7 @@ class TokenModel(StackModel):
 
 def count_choices(head: Head, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> int | None:
     """How many answers each question has; None where the task is not multiple choice."""
-    if not head.has_choices:
+    if head.answers != "choice":
         return None
     tensor = input_ids if input_ids is not None else inputs_embeds
     if not isinstance(tensor, Tensor) or tensor.ndim != (3 if input_ids is not None else 4):

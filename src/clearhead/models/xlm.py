@@ -144,6 +144,7 @@ class LabelSummary(Summary):
 class LabelHead(Head):
     """One answer for the whole text: its summary is the answer."""
 
+    answers = "label"
     taps = ("logits",)
 
     def __init__(self, config: XLMConfig) -> None:

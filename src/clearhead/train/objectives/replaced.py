@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError
 from clearhead.models import Config, Model
-from clearhead.models.heads import HeadInputs, ReplacedHead
+from clearhead.models.heads import HeadInputs
 from clearhead.text import Tokenizer
 from clearhead.train.data.types import Batch, Example
 from clearhead.train.objectives.base import check_weights, term_sums
@@ -82,7 +82,7 @@ class ReplacedTokens(MaskedLM):
         return batch
 
     def training_module(self, model: Model) -> nn.Module:
-        if not isinstance(model.head, ReplacedHead):
+        if model.head.answers != "replaced":
             raise InputError(
                 f"replaced-token trains a model with the head of that name, not one for {model.task}. "
                 "ELECTRA has it: make the model with family electra."
