@@ -208,3 +208,14 @@ def test_the_documents_use_the_words_people_search_for(name):
     text = (ROOT / "docs" / name).read_text().lower()
     for term in terms.get(name) or sum(terms.values(), ()):
         assert term in text, f"{name} does not speak of {term!r}"
+
+
+def test_headings_name_what_people_search_for():
+    headings = "\n".join(
+        re.findall(r"^#.*", "\n".join(p.read_text() for p in (ROOT / "docs").glob("*.md")), re.M)
+    ).lower()
+    for term in (
+        "logit lens", "activation patching", "attribution", "speculative decoding", "nucleus sampling", "kv cache",
+        "gradient checkpointing", "gradient clipping", "early stopping", "mfu",
+    ):  # fmt: skip
+        assert term in headings, term

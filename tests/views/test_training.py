@@ -152,7 +152,9 @@ def test_terms_and_clocks():
     text = "\n".join(shown(events, 100))
     assert "next sentence" in text and "4.500" in text
     assert "about 8 min left" in text
-    assert "about 7 min left" in "\n".join(shown(events, 100, idle_seconds=60.0))  # the clock goes on between two events
+    assert "about 7 min left" in "\n".join(
+        shown(events, 100, idle_seconds=60.0)
+    )  # the clock goes on between two events
     ended = "\n".join(shown([*events, {"event": "end", "step": 10, "finished": True}], 100, idle_seconds=60.0))
     assert "finished" in ended and "left" not in ended and "   5 s   " in ended
 
