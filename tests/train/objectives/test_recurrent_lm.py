@@ -11,7 +11,7 @@ from clearhead.models import family
 from clearhead.models.vocabulary import grow_vocabulary
 from clearhead.nn.state import TensorState
 from clearhead.text import train_tokenizer
-from clearhead.train import fit, read_recipe, train
+from clearhead.train import evaluate, fit, read_recipe, train
 from clearhead.train.objectives.recurrent_lm import RecurrentLM
 from tests.tiny import tiny
 from tests.train.runs import WORDS, left_by, recipe, write_text
@@ -178,3 +178,15 @@ def test_a_vocabulary_grows_by_means(tokenizer):
     model(torch.tensor([[len(old) + 4]]))
     with pytest.raises(InputError, match="more than one table"):
         grow_vocabulary(tiny("t5"), 99)
+
+
+def test_a_saved_model_is_measured_as_it_was_trained(tmp_path):
+    said = asked(tmp_path, steps=3, data__test=str(tmp_path / "text.txt"))
+    result = train(said)
+    again = evaluate(tmp_path / "run", str(tmp_path / "text.txt"))
+    assert again.metrics == pytest.approx(result.test)
+    by_head = evaluate(tmp_path / "run" / "model", str(tmp_path / "text.txt"), overrides=["data.documents=lines"])
+    assert by_head.metrics["perplexity"] > 1
+    ch.load(tmp_path / "run").save(tmp_path / "elsewhere")
+    alone = evaluate(tmp_path / "elsewhere", str(tmp_path / "text.txt"), overrides=["data.documents=lines"])
+    assert alone.metrics["perplexity"] == pytest.approx(again.metrics["perplexity"], rel=0.05)

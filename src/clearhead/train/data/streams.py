@@ -22,6 +22,7 @@ from clearhead.train.data.types import Example
 SPREAD = 5.0  # tokens: the standard deviation of a window's length
 HALVED = 0.05  # of the windows are half as long
 SHORTEST = 5
+WINDOWS = 10  # of a stream of held-out text, at least, where it is cut into several
 
 
 class EpochLayout(NamedTuple):
@@ -149,6 +150,14 @@ class Streams:
 
     def _generator(self, *key: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, *key])))
+
+
+def rows_for(table: Table, rows: int, length: int, column: str = "input_ids") -> int:
+    """How many streams to measure held-out text in: where there is little, fewer than asked for, so that each has some
+    windows behind it."""
+    ends = table.ends(column)
+    tokens = int(ends[-1]) if len(ends) else 0
+    return max(min(rows, tokens // (WINDOWS * length)), 1)
 
 
 def _again(*given: Any) -> Streams:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clearhead.models import Model
-from clearhead.train.data import Blocks, Loader, Order, RecordSource, StreamOrder, Streams, Table, prepare
+from clearhead.train.data import Blocks, Loader, Order, RecordSource, StreamOrder, Streams, Table, prepare, rows_for
 from clearhead.train.engine.evaluation import Evaluation
 from clearhead.train.engine.log import Watcher
 from clearhead.train.engine.loop import Loop, LoopOptions
@@ -86,8 +86,9 @@ def fit(
 
 def _examples(table: Table, objective: Objective, part: str, batch_size: int, seed: int) -> Table | Blocks | Streams:
     if objective.streams:
-        jitter = objective.jitter and part == "train"
-        return Streams(table, batch_size, objective.length, seed=seed, jitter=jitter)
+        if part != "train":
+            return Streams(table, rows_for(table, batch_size, objective.length), objective.length)
+        return Streams(table, batch_size, objective.length, seed=seed, jitter=objective.jitter)
     if not objective.blocks:
         return table
     return Blocks(table, objective.block_length, keep_last=part != "train")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead import hub
-from clearhead.train.data import Blocks, Order, Source, StreamOrder, Streams, Table, prepare
+from clearhead.train.data import Blocks, Order, Source, StreamOrder, Streams, Table, prepare, rows_for
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective
 from clearhead.train.recipe import Recipe
@@ -52,9 +52,11 @@ def workers_for(source: Source, workers: int) -> int:
 def _examples(recipe: Recipe, part: str, table: Table, objective: Objective) -> Table | Blocks | Streams:
     name = f"The {part} data"
     if objective.streams:
-        rows = _rows(recipe, part) or max((recipe.batch.tokens or 1) // recipe.batch.length, 1)
-        jitter = objective.jitter and part == "train"
-        return Streams(table, rows, recipe.batch.length, seed=recipe.seed, jitter=jitter, name=name)
+        rows, length = _rows(recipe, part), recipe.batch.length
+        rows = rows or max((recipe.batch.tokens or 1) // length, 1)
+        if part != "train":
+            return Streams(table, rows_for(table, rows, length), length, name=name)
+        return Streams(table, rows, length, seed=recipe.seed, jitter=objective.jitter, name=name)
     if not objective.blocks:
         return table
     return Blocks(table, objective.block_length, keep_last=part != "train", name=name)

@@ -15,6 +15,7 @@ from clearhead import hub, zoo
 from clearhead.errors import InputError
 from clearhead.hub.run_folder import RECIPE, run_of
 from clearhead.models import Model
+from clearhead.models.recurrent import RecurrentModel
 from clearhead.pipeline import Pipeline, TextPipeline, load
 from clearhead.train.data import FileSource, RecordSource, Source
 from clearhead.train.engine.evaluation import Evaluation
@@ -111,9 +112,10 @@ def _plain_recipe(pipe: Pipeline) -> dict[str, Any]:
             f"{pipe.title} is made for {task}, and there are several ways to measure that. Name a recipe, such as "
             "--recipe sentence-embeddings."
         )
+    streams = isinstance(pipe.model, RecurrentModel) and task == "causal-lm"  # read on from window to window
     # only the objective, the data and the batches of it will be read
     return {
-        "objective": OBJECTIVE_OF[task],
+        "objective": "recurrent-lm" if streams else OBJECTIVE_OF[task],
         "out": "-",
         "data": {"train": "-"},
         "model": {"start": "-"},
