@@ -18,6 +18,7 @@ from tests.tiny import CORPUS, tiny, tiny_pipeline
 # objective -> the family, the task, and the verb
 MODELS = {
     "causal-lm": ("gpt2", "causal-lm", "generate"),
+    "recurrent-lm": ("rnn", "causal-lm", "generate"),
     "prompted-lm": ("gpt2", "causal-lm", "generate"),
     "masked-lm": ("bert", "masked-lm", "fill"),
     "bidirectional-lm": ("elmo", "bidirectional-lm", "embed"),

@@ -259,8 +259,14 @@ def test_xlnet_refuses_matrices_cut_into_other_heads(tmp_path):
         hub.load_model(tmp_path)
 
 
-def test_the_beam_answer_head_is_refused_by_name(tmp_path):
-    theirs = transformers.XLNetForQuestionAnswering(transformers.XLNetConfig(**SMALL))
+def test_the_beam_answer_head_is_named_and_the_rest_is_loaded(tmp_path, caplog):
+    theirs = transformers.XLNetForQuestionAnswering(transformers.XLNetConfig(**SMALL)).eval()
     theirs.save_pretrained(tmp_path)
+    ours = hub.load_model(tmp_path)
+    assert ours.task == "features" and "XLNetForQuestionAnswering" in caplog.text
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        expected = theirs.transformer(ids).last_hidden_state
+        torch.testing.assert_close(ours(ids).last_hidden_state, expected, rtol=1e-5, atol=1e-5)
     with pytest.raises(ConfigError, match="XLNetForQuestionAnswering"):
-        hub.load_model(tmp_path)
+        hub.load_model(tmp_path, strict=True)

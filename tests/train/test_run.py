@@ -39,6 +39,7 @@ FAMILIES = {
     "elmo": {"lstm_size": 12, "projection_size": 6, "filters": [[1, 4], [2, 6]], "character_size": 4},
     "transformer": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "attention_heads": 2,
                     "feedforward_size": 16},
+    "rnn": {"embedding_size": 8, "hidden_size": 16},
 }  # fmt: skip
 
 
@@ -68,6 +69,7 @@ ROWS = {
 # objective -> its rows, the family, the tokenizer that is trained for it, the class in transformers, and options
 CASES = {
     "causal-lm": ("text", "gpt2", "bpe", "AutoModelForCausalLM", {}),
+    "recurrent-lm": ("text", "rnn", "bpe", None, {}),
     "masked-lm": ("text", "roberta", "bpe", "AutoModelForMaskedLM", {}),
     "bidirectional-lm": ("text", "elmo", "words", None, {}),
     "bert-pretraining": ("text", "bert", "wordpiece", "AutoModelForPreTraining", {}),

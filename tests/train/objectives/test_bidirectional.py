@@ -177,7 +177,6 @@ def test_going_on_with_a_trained_one(run, tmp_path):
     [
         ({"tokenizer": {"kind": "bpe"}}, ConfigError, "bpe, which bidirectional-lm does not read. It reads words"),
         ({"tokenizer": {"kind": "words", "lowercase": True}}, InputError, "kept as they are written"),
-        ({"objective": "causal-lm", "model": {"family": "gpt2"}}, ConfigError, "words, which causal-lm does not read"),
         ({"batch": {"tokens": 40, "length": 2}}, InputError, "at least 3"),
         ({"evaluation": {"sample": "the"}}, InputError, "writes nothing"),
         ({"model": {"family": "gpt2"}}, ClearheadError, "bidirectional-lm"),

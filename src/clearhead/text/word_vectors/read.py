@@ -102,8 +102,10 @@ def _is_text(rest: bytes, width: int) -> bool:
     try:
         rest[:4096].decode("utf-8")
     except UnicodeDecodeError as error:
-        return error.start > 4090 and b"\n" in rest[:4096]
-    return b"\n" in rest[:4096]
+        if error.start <= 4090:
+            return False
+    fields = rest[:4096].split()  # bytes of floats can be UTF-8 by chance, but not numbers in digits
+    return b"\n" in rest[:4096] and 2 * sum(map(is_number, fields)) >= len(fields)
 
 
 @contextmanager
