@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from clearhead import load
 from clearhead.errors import ConfigError, InputError
 from clearhead.pipeline import TextPipeline
+from clearhead.train.objectives import sentence_pairs
 from clearhead.train.objectives.sentence_pairs import (
     SentenceContrastive,
     SentenceSimilarity,
@@ -46,6 +47,31 @@ def ready(objective, records):
 def vectors_of(model, texts, pooling="mean"):
     """By the pipeline, one by one: (texts, width)"""
     return torch.stack([TextPipeline(model, wordpiece()).embed(text, pooling=pooling) for text in texts])
+
+
+@pytest.mark.parametrize("padding_side", ["left", "right"])
+def test_rows_of_about_one_length_are_read_together(padding_side, monkeypatch):
+    monkeypatch.setattr(sentence_pairs, "ROWS_OF_A_LENGTH", 2)
+    tok = wordpiece()
+    tok.padding_side = padding_side
+    objective = SentenceContrastive(tok, 16)
+    model = small("bert", "features", tok)
+    encoder = objective.training_module(model).eval()
+    inputs = objective.model_inputs(objective.collate(encoded(objective, TRIPLETS)))
+    inputs = {name: tensor for name, tensor in inputs.items() if name != "texts"}
+    widths = []
+    hook = model.output_stack.register_forward_pre_hook(
+        lambda _module, _args, given: widths.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    parts = encoder(**inputs)
+    hook.remove()
+    assert len(widths) == 5 and widths == sorted(widths)
+    assert padding_side == "left" or widths[0] < widths[-1]
+    torch.testing.assert_close(parts, encoder._vectors(inputs))
+    for vector, ids, mask in zip(parts, inputs["input_ids"], inputs["attention_mask"].bool(), strict=True):
+        alone = {"input_ids": ids[mask][None], "attention_mask": mask[mask][None].long()}
+        if padding_side == "right":  # BERT counts places from the left, padding or not
+            torch.testing.assert_close(vector, encoder._vectors(alone)[0])
 
 
 def test_both_sides_in_one_pass():
