@@ -3,6 +3,7 @@
     python benchmarks/bleu_by_length.py test.en test.de rnn-en-de rnn-attention-en-de translate-en-de --write
 
 Every model translates the same sentences (.gz is fine); those of about one length are scored together, by sacrebleu.
+`--joined`: also two sentences after one another as if they were one, longer than almost anything in training.
 `--write` puts the numbers into measures.json in each shipped model's folder, where `clearhead explain length-curve` and
 the studio find them.
 """
@@ -77,18 +78,27 @@ def main() -> None:
     parser.add_argument("--beams", type=int, default=5)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--limit", type=int, help="only so many sentences")
+    parser.add_argument("--joined", action="store_true", help="also pairs of sentences, as one text each")
     parser.add_argument("--write", action="store_true", help="keep the numbers beside the shipped models")
     args = parser.parse_args()
     torch.manual_seed(0)
     sources, references = (lines(path)[: args.limit] for path in (args.source, args.target))
     if len(sources) != len(references):
         raise SystemExit(f"{len(sources)} sources, but {len(references)} references.")
+    joined = [[f"{a} {b}" for a, b in zip(side[::2], side[1::2], strict=False)] for side in (sources, references)]
     for name in args.models:
         found = measured(name, sources, references, args.data, args.beams, args.batch)
         card = zoo.cards().get(name)
         if args.write and card is not None and card.folder is not None:
             kept = json.dumps(zoo.measures(name) | {MEASURE: found}, indent=2, ensure_ascii=False)
             atomic_write(card.folder / "measures.json", kept.encode() + b"\n", OSError)
+        if args.joined:
+            answers = translated(name, joined[0], args.beams, args.batch)
+            score = sacrebleu.corpus_bleu(answers, [joined[1]])
+            words = sum(len(text.split()) for text in joined[0]) / len(answers)
+            print(
+                f"\r  two as one: {words:.1f} words, {len(answers)} texts  {score.score:6.2f} (brevity {score.bp:.2f})"
+            )
 
 
 if __name__ == "__main__":
