@@ -492,7 +492,7 @@ def test_cross_entropy_in_one_kernel(vocab, bias, smoothing):
     """The Triton kernel's loss and gradients are torch's own, in double precision."""
     from clearhead.nn.cross_entropy import linear_cross_entropy, prepare
 
-    assert prepare()
+    assert prepare("cuda")
     torch.manual_seed(vocab)
     given = [torch.randn(300, 64, device="cuda"), torch.randn(vocab, 64, device="cuda") * 0.3]
     given += [torch.randn(vocab, device="cuda")] if bias else []

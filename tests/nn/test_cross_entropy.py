@@ -6,6 +6,20 @@ import torch.nn.functional as F
 
 from clearhead.nn import cross_entropy
 from clearhead.nn.cross_entropy import linear_cross_entropy
+from clearhead.nn.fast import cpu_cross_entropy
+
+
+@pytest.fixture
+def native():
+    if cpu_cross_entropy.load() is None:
+        pytest.skip("no C compiler here")
+
+
+@pytest.fixture
+def at_threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 100])
@@ -59,3 +73,58 @@ def test_a_frozen_table_costs_no_gradient_and_a_share_is_not_rounded():
     (whole,) = torch.autograd.grad(loss, hidden, retain_graph=True)
     (third,) = torch.autograd.grad(loss / 3, hidden)
     torch.testing.assert_close(third, (whole.float() / 3).bfloat16(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("vocab", [1, 63, 64, 1000, 8193])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_kernel_in_c_equals_the_plain_one(vocab, smoothing, with_bias, dtype, threads, native, at_threads):
+    at_threads(threads)
+    torch.manual_seed(vocab)
+    logits = (6 * torch.randn(37, vocab)).to(dtype)
+    bias = torch.randn(vocab).to(dtype) if with_bias else None
+    labels = torch.randint(0, vocab, (37,))
+    labels[[3, 36]] = -100
+    count = torch.tensor(35.0)
+    losses, gradient = cross_entropy.loss_and_gradient(logits, bias, labels, count, vocab, smoothing)
+    place = logits.clone()
+    ours, theirs = cpu_cross_entropy.loss_and_gradient(place, bias, labels, count, vocab, smoothing)
+    assert theirs.data_ptr() == place.data_ptr()
+    torch.testing.assert_close(ours, losses, rtol=1e-5, atol=2e-5)
+    if dtype == torch.float32:
+        torch.testing.assert_close(theirs, gradient, rtol=1e-5, atol=1e-7)
+    else:  # the last bit may be rounded the other way
+        torch.testing.assert_close(theirs, gradient, rtol=0.008, atol=1e-8)
+
+
+def test_the_kernel_in_c_hides_no_broken_number(native):
+    logits = torch.randn(3, 100)
+    logits[1, 7] = torch.nan
+    logits[2, 7] = torch.inf
+    losses, gradient = cpu_cross_entropy.loss_and_gradient(
+        logits, None, torch.tensor([1, 2, 3]), torch.tensor(3.0), 100, 0.0
+    )
+    assert losses[0].isfinite() and not losses[1].isfinite() and not losses[2].isfinite()
+    assert gradient[0].isfinite().all() and gradient[1].isnan().any() and gradient[2].isnan().any()
+    low = torch.full((1, 100), -1e30)
+    low[0, 5] = 10.0
+    losses, _ = cpu_cross_entropy.loss_and_gradient(low, None, torch.tensor([5]), torch.tensor(1.0), 100, 0.0)
+    assert losses.item() == 0.0
+
+
+def test_training_on_a_cpu_uses_it(native, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        cpu_cross_entropy,
+        "loss_and_gradient",
+        lambda logits, *rest: calls.append(len(logits)) or cross_entropy.loss_and_gradient(logits, *rest),
+    )
+    monkeypatch.setattr(cross_entropy, "_kernels", {})
+    assert cross_entropy.prepare("cpu")
+    hidden, weight, labels = torch.randn(10, 8), torch.randn(30, 8), torch.arange(10)
+    linear_cross_entropy(hidden, weight, None, labels, 4)
+    assert calls == [4, 4, 2]
+    linear_cross_entropy(hidden.double(), weight.double(), None, labels, 4)
+    assert len(calls) == 3  # it knows fp32 and bf16 alone

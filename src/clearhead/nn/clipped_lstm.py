@@ -102,7 +102,8 @@ def _run(layers: Sequence[ClippedLSTM], x: Tensor) -> Tensor:
         projection = _stacked([layer.projection for layer in layers]).to(dtype)  # type: ignore[misc]
     steps = x.to(dtype).transpose(1, 2)  # (directions, time, batch, width)
     gates = torch.baddbmm(bias[:, None], steps.flatten(1, 2), from_input.mT).unflatten(1, steps.shape[1:3])
-    hidden: Tensor = _Steps.apply(gates, from_state, projection, first.cell_clip, first.proj_clip)
+    # read at every step: in one piece, or a product would copy it each time
+    hidden: Tensor = _Steps.apply(gates, from_state.contiguous(), projection, first.cell_clip, first.proj_clip)
     return hidden.transpose(1, 2)
 
 

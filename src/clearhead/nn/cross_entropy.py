@@ -13,20 +13,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearhead.nn.fast import cpu_cross_entropy
 from clearhead.nn.torch_internals import has_triton
 
 ALIGNED = 64  # rows of logits are padded to a multiple of so many, which tensor cores read without a detour
-_kernel: Any = None  # gpu_cross_entropy, once it is loaded; compiled code must not load it on its way
+_kernels: dict[str, Any] = {}  # by the kind of device, once they are loaded; compiled code must not load them
 
 
-def prepare() -> bool:
-    """Load the kernel for CUDA devices, once; False where there is no Triton."""
-    global _kernel
-    if _kernel is None and has_triton():
+def prepare(device: str) -> bool:
+    """Load the kernel for such devices, once; False where there can be none (no Triton, no C compiler)."""
+    if device == "cuda" and device not in _kernels and has_triton():
         from clearhead.nn.fast import gpu_cross_entropy
 
-        _kernel = gpu_cross_entropy
-    return _kernel is not None
+        _kernels[device] = gpu_cross_entropy
+    elif device == "cpu" and device not in _kernels and cpu_cross_entropy.load() is not None:
+        _kernels[device] = cpu_cross_entropy
+    return device in _kernels
 
 
 def linear_cross_entropy(
@@ -71,8 +73,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_hidden = []
         for rows, targets in zip(hidden.split(chunk), labels.split(chunk), strict=True):
             logits = rows @ table.T
-            compute = _kernel.loss_and_gradient if _kernel is not None and logits.is_cuda else loss_and_gradient
-            losses, d_logits = compute(logits, bias, targets, count, vocab, smoothing)
+            losses, d_logits = _kernel_for(logits)(logits, bias, targets, count, vocab, smoothing)
             total += losses.sum()
             d_hidden.append(d_logits @ table)
             if d_table is not None:
@@ -88,6 +89,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         # in fp32: the weight of a micro-batch, such as a third, is no number that bf16 has
         scaled = [None if d is None else (d.float() * grads[0]).to(d.dtype) for d in ctx.saved_tensors]
         return (*scaled, None, None, None, None)
+
+
+def _kernel_for(logits: Tensor) -> Any:
+    kernel = _kernels.get(logits.device.type)
+    if kernel is None or logits.dtype not in kernel.DTYPES or (torch.compiler.is_compiling() and not logits.is_cuda):
+        return loss_and_gradient  # torch can compile it; it cannot look into C
+    return kernel.loss_and_gradient
 
 
 def loss_and_gradient(

@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # of logits
+
 
 @triton.jit
 def load_logits(

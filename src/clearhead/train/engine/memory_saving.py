@@ -13,21 +13,21 @@ from clearhead.models import Model
 from clearhead.models.heads import language_heads
 from clearhead.nn import cross_entropy
 
-CHUNK = 16_384  # positions whose scores are held at once, on a GPU
+CHUNKS = {"cuda": 16_384, "cpu": 1_024}  # positions whose scores are held at once
 
 
 def save_memory(
     model: Model, device: torch.device, chunk: int | None = None, gradient_checkpointing: bool = False
 ) -> None:
     """
-    chunk       positions per stretch of the vocabulary loss; 0: all at once. None: stretches on a GPU, where they are
-                quicker as well
+    chunk       positions per stretch of the vocabulary loss; 0: all at once. None: stretches where there is a kernel for
+                them, with which they are quicker as well
     gradient_checkpointing   keep only what goes into each layer, and compute its inside again on the way back
     """
     for head in language_heads(model):
-        head.chunk = (CHUNK if device.type == "cuda" else 0) if chunk is None else chunk
-        if head.chunk and device.type == "cuda":
-            cross_entropy.prepare()
+        has_kernel = cross_entropy.prepare(device.type)
+        usual = CHUNKS.get(device.type, 0) if has_kernel or device.type == "cuda" else 0
+        head.chunk = usual if chunk is None else chunk
     for stack in model.stacks.values():
         stack.gradient_checkpointing = gradient_checkpointing
 
