@@ -20,8 +20,8 @@ def save_memory(
     model: Model, device: torch.device, chunk: int | None = None, gradient_checkpointing: bool = False
 ) -> None:
     """
-    chunk       positions per stretch of the vocabulary loss; 0: all at once. None: stretches where there is a kernel for
-                them, with which they are quicker as well
+    chunk       positions per stretch of the vocabulary loss; 0: all at once. None: stretches where there is a kernel
+                for them, which makes them the quicker way too
     gradient_checkpointing   keep only what goes into each layer, and compute its inside again on the way back
     """
     for head in language_heads(model):
