@@ -237,7 +237,7 @@ QUESTION = Question(
     name="word-in-context", kind="word-in-context", group="words", answer=_answer, checks=(reads_one_input, reads_text),
     params=(
         Setting(name="word", key="word-in-context.word", type=str),
-        replace(LAYERS, key="word-in-context.layers", default=-1),
+        replace(LAYERS, key="word-in-context.layers", default=[-1]),
         ModelSetting(name="table", key="word-in-context.table"),
     ),
 )  # fmt: skip
