@@ -143,7 +143,7 @@ function usesOn(c, space, light) {
         const bright = n === null || k === n || near.includes(k);
         mark.querySelector(".ch-dot").setAttribute("fill-opacity", bright ? 1 : 0.3);
       });
-      const least = Math.min(...c.finding.cosines.flat());
+      const [least] = scale.extent(c.finding.cosines);
       lines.replaceChildren(
         ...near.map((k) =>
           svg("line", {
@@ -275,7 +275,7 @@ function cosines(c, space, light) {
 }
 
 /** Uses of one word are often all alike: paper is the least tenth that there is, unless some are opposed. */
-const lowest = (c) => Math.floor(Math.min(...c.finding.cosines.flat()) * 10) / 10;
+const lowest = (c) => Math.floor(scale.extent(c.finding.cosines)[0] * 10) / 10;
 const shade = (c, value) => {
   const low = lowest(c);
   return low < 0 ? scale.signed(c, value) : scale.ink(c, "plus", (value - low) / (1 - low || 1));

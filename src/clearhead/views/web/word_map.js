@@ -16,32 +16,37 @@ const ARROW = "word-map-arrow";
 const SPILL = 48; // the last slanted name of a column leans out
 const SHOWN = 3; // lines from a word that is looked at to those most like it
 
-const SHOWS = ["learned", "numbers", "angles", "one-hot"];
+const SHOWS = ["learned", "numbers", "angles", "odd", "one-hot"];
 
 const view = {
-  /** word: the place of the pinned one; show: the learned vectors as a map, as numbers or by their angles; or one-hot
-   *  vectors */
+  /** word: the place of the pinned one; show: the learned vectors as a map, as numbers, by their angles, or each held
+   *  against the mean of all; or one-hot vectors */
   start: () => ({ word: null, show: "learned" }),
   title: (c) => c.words(`word_map_title_${shown(c)}`),
   reading(c) {
     const { explained, width, count, odd_one_out } = c.finding;
-    const values = { width, count: scale.whole(count), base: c.finding.words[base(c)] };
+    const values = { width, count: scale.whole(count), base: c.finding.words[base(c)], odd: odd_one_out };
+    if (shown(c) === "odd" && odd_one_out === null) return c.words("word_map_reading_no_odd");
     if (shown(c) !== "learned") return c.words(`word_map_reading_${shown(c)}`, values);
     const kept = scale.percent(explained[0] + explained[1]);
-    const odd = odd_one_out === null ? "" : ` ${c.words("word_map_odd", { word: odd_one_out })}`;
+    const odd = odd_one_out === null ? "" : ` ${c.words("word_map_least", { word: odd_one_out })}`;
     return `${c.words("word_map_reading_learned", { width, kept })}${odd}`;
   },
-  controls: (c) => [
-    c.group(
-      c.words("word_map_vectors"),
-      shown(c),
-      SHOWS.map((show) => [show, c.words(`word_map_${show}`)]),
-      (show) => c.set({ show }),
-    ),
-  ],
+  controls: (c) =>
+    c.options.title // whoever shows the figure asks one of its questions
+      ? []
+      : [
+          c.group(
+            c.words("word_map_vectors"),
+            shown(c),
+            SHOWS.map((show) => [show, c.words(`word_map_${show}`)]),
+            (show) => c.set({ show }),
+          ),
+        ],
   body(c, box) {
     if (shown(c) === "numbers") return box.append(numbers(c), signs(c));
     if (shown(c) === "angles") return box.append(fan(c, { base: base(c), pick: (word) => c.set({ word }) }));
+    if (shown(c) === "odd") return box.append(againstMean(c));
     const beside = c.width >= 860;
     const space = beside ? Math.floor((c.width - 40) * 0.58) : c.width;
     const rest = beside ? c.width - space - 40 : c.width;
@@ -187,7 +192,7 @@ function numbers(c) {
   const most = largest(vectors);
   return heatmap(c, {
     rows: words,
-    columns: vectors[0].map((_, n) => String(n + 1)),
+    columns: Array.from(vectors[0], (_, n) => String(n + 1)),
     unnamed: true,
     width: [4, 19],
     height: [14, 24],
@@ -209,6 +214,36 @@ const signs = (c) => {
     [scale.number(-most), "0", scale.number(most)],
   );
 };
+
+/** Each word's cosine with the mean of all, the least last: that one does not belong. */
+function againstMean(c) {
+  const { words, vectors, odd_one_out } = c.finding;
+  const units = vectors.map((row) => row.map((value) => value / (Math.hypot(...row) || 1)));
+  const mean = Array.from(units[0], (_, k) => units.reduce((sum, row) => sum + row[k], 0));
+  const long = Math.hypot(...mean) || 1;
+  const cosine = units.map((row) => row.reduce((sum, value, k) => sum + value * mean[k], 0) / long);
+  const order = words.map((_, n) => n).sort((a, b) => cosine[b] - cosine[a]);
+  const rows = order.map((n) => {
+    const odd = words[n] === odd_one_out;
+    const bar = { width: `${Math.max(0, cosine[n]) * 100}%`, background: odd ? "var(--k)" : "var(--v)" };
+    const row = el(
+      "button",
+      {
+        type: "button",
+        "data-at": `word${n}`,
+        "aria-pressed": String(pinned(c) === n),
+        "aria-label": tell(c, n),
+        onclick: () => pin(c, n),
+      },
+      el("span", { style: { "font-weight": odd ? 600 : 400 } }, words[n]),
+      el("span", { class: "ch-share" }, scale.number(cosine[n])),
+      el("span", { class: "ch-track" }, el("span", { class: "ch-bar", style: bar })),
+    );
+    return c.tells(row, () => tell(c, n));
+  });
+  rove(rows, { pick: (k) => pin(c, order[k]), release: () => c.set({ word: null }) });
+  return el("div", { class: "ch-ranked" }, rows);
+}
 
 function cosines(c, space) {
   const { words } = c.finding;

@@ -54,7 +54,7 @@ export function arrow(id, { x, y }, from, to, more = {}) {
   });
 }
 
-/** Where each name stands beside its dot: the first of four places at which it covers nothing. */
+/** Where each name stands beside its dot: the first of eight places at which it covers nothing. */
 function labels(words, x, y, space, tall) {
   const taken = words.map((_, n) => [x(n) - 5, y(n) - 5, x(n) + 5, y(n) + 5]);
   return words.map((word, n) => {
@@ -64,6 +64,10 @@ function labels(words, x, y, space, tall) {
       { x: x(n) - 9, y: y(n) + 4, anchor: "end", from: x(n) - 9 - wide },
       { x: x(n), y: y(n) - 9, anchor: "middle", from: x(n) - wide / 2 },
       { x: x(n), y: y(n) + 19, anchor: "middle", from: x(n) - wide / 2 },
+      { x: x(n) + 7, y: y(n) - 7, anchor: "start", from: x(n) + 7 },
+      { x: x(n) + 7, y: y(n) + 16, anchor: "start", from: x(n) + 7 },
+      { x: x(n) - 7, y: y(n) - 7, anchor: "end", from: x(n) - 7 - wide },
+      { x: x(n) - 7, y: y(n) + 16, anchor: "end", from: x(n) - 7 - wide },
     ];
     const box = (one) => [one.from, one.y - LINE + 5, one.from + wide, one.y + 3];
     const free = options.find((one) => {

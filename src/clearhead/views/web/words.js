@@ -471,11 +471,13 @@ export const WORDS = {
   word_map_title_learned: ["Where do these words lie?", "这些词都在哪里？"],
   word_map_title_numbers: ["What does a word look like as numbers?", "一个词写成数是什么样？"],
   word_map_title_angles: ["How alike are they: what is the angle?", "它们有多相似：夹角是多少？"],
+  word_map_title_odd: ["Which word does not belong?", "哪个词不是一类的？"],
   "word_map_title_one-hot": ["What is a word before anything is learned?", "学习之前，一个词是什么？"],
   word_map_vectors: ["Vectors", "向量"],
   word_map_learned: ["map", "地图"],
   word_map_numbers: ["numbers", "数值"],
   word_map_angles: ["angles", "夹角"],
+  word_map_odd: ["odd one out", "不同类的词"],
   "word_map_one-hot": ["one-hot", "独热（one-hot）"],
   word_map_cosines: ["How alike each two are", "每两个词有多相似"],
   word_map_value: ["value", "数值"],
@@ -485,7 +487,15 @@ export const WORDS = {
       "rest does not show. Near on the map is a hint, the cosines are the fact.",
     "{width} 个数的向量，画在最能保留其差别的平面上（PCA）：保留了 {kept}，其余看不见。图上的远近只是提示，余弦才是事实。",
   ],
-  word_map_odd: ["Least like the mean of all: {word}.", "与整体平均最不像的：{word}。"],
+  word_map_least: ["Least like the mean of all: {word}.", "与整体平均最不像的：{word}。"],
+  word_map_reading_odd: [
+    "Each word’s cosine with the mean of all of them. Least like it is “{odd}”: the odd one out.",
+    "每个词与全体平均的余弦。最不像的是“{odd}”：它与其余的词不同类。",
+  ],
+  word_map_reading_no_odd: [
+    "Each word’s cosine with the mean of all of them. Of two, none is the odd one out: give three or more.",
+    "每个词与全体平均的余弦。只有两个词时谈不上哪个不同类：请给出三个或更多。",
+  ],
   word_map_reading_numbers: [
     "A row for each word, {width} numbers, as they were learned; the table has {count} such rows. No single number " +
       "has a name. Words that are used alike have rows that look alike.",
