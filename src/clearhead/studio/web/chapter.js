@@ -323,7 +323,12 @@ export function inputBar(chapter, page, { reader, fitting, set }) {
   };
 }
 
-function control(spec, set, first, reader) {
+function control(spec, give, first, reader) {
+  let typed; // what the reader set last
+  const set = (value) => {
+    typed = value;
+    give(value);
+  };
   const name = el("span", { class: "st-control-name" }),
     shown = el("output", {});
   let field;
@@ -357,7 +362,7 @@ function control(spec, set, first, reader) {
     update(now) {
       name.textContent = first(spec.label);
       element.hidden = spec.when ? !spec.when(now) : false;
-      if (document.activeElement !== field) {
+      if (document.activeElement !== field || now[spec.name] !== typed) {
         if (spec.kind === "switch") field.checked = Boolean(now[spec.name]);
         else field.value = now[spec.name];
         fit();

@@ -55,8 +55,8 @@ const view = {
     return say(
       c,
       `Choose a word, or walk along the sentence with the arrow keys: the window goes with you. In all its places ` +
-        `it finds ${count} pairs; on the right, each pair of words with how often it was found.`,
-      `选择一个词，或用方向键沿句子走：窗口跟着你走。走遍所有位置，一共找到 ${count} 对；右边是每一对词出现的次数。`,
+        `it finds ${count} pairs; the grid has each pair of words with how often it was found.`,
+      `选择一个词，或用方向键沿句子走：窗口跟着你走。走遍所有位置，一共找到 ${count} 对；方格里是每一对词出现的次数。`,
     );
   },
   controls: (c) => [

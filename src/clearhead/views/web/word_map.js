@@ -5,7 +5,6 @@ import { el, rove, svg } from "./dom.js";
 import { figure } from "./figure.js";
 import { heatmap } from "./heatmap.js";
 import * as scale from "./scale.js";
-import { largest } from "./strip.js";
 import { fan } from "./word_angles.js";
 import { arrow, arrowHead, layout, nameWidth } from "./word_plane.js";
 
@@ -189,7 +188,7 @@ function places(c, space) {
 /** The learned vectors themselves: a row of coloured cells for each word. */
 function numbers(c) {
   const { words, vectors } = c.finding;
-  const most = largest(vectors);
+  const most = strong(vectors);
   return heatmap(c, {
     rows: words,
     columns: Array.from(vectors[0], (_, n) => String(n + 1)),
@@ -206,12 +205,18 @@ function numbers(c) {
   });
 }
 
+/** What the full colour stands for: few numbers are larger, and these would leave all others pale. */
+const strong = (vectors) => {
+  const sizes = vectors.flatMap((row) => Array.from(row, Math.abs)).sort((a, b) => a - b);
+  return sizes[Math.floor((sizes.length - 1) * 0.97)] || 1;
+};
+
 const signs = (c) => {
-  const most = largest(c.finding.vectors);
+  const most = scale.like(strong(c.finding.vectors), 1);
   return scale.legend(
     c.words("word_map_value"),
     scale.steps(9, (t) => scale.signed(c, t), -1, 1),
-    [scale.number(-most), "0", scale.number(most)],
+    [`≤ −${most}`, "0", `≥ ${most}`],
   );
 };
 

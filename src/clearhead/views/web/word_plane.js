@@ -19,9 +19,10 @@ export function layout(places, words, space, { tall = undefined, most = 400 } = 
   const name = Math.min(110, Math.max(...words.map(nameWidth)));
   const room = { x: space - 2 * RIM.x - name, y: high - 2 * RIM.y };
   const unit = Math.min(room.x / (right - left || 1), room.y / (top - low || 1), most);
+  const used = Math.max(120, Math.ceil((top - low) * unit) + 2 * RIM.y); // a flat plane needs less height
   const x = (n) => RIM.x + (places[n][0] - left) * unit + (room.x - (right - left) * unit) / 2;
-  const y = (n) => high - RIM.y - (places[n][1] - low) * unit - (room.y - (top - low) * unit) / 2;
-  return { x, y, tall: high, names: labels(words, x, y, space, high) };
+  const y = (n) => used / 2 + ((top - low) / 2 - (places[n][1] - low)) * unit;
+  return { x, y, tall: used, names: labels(words, x, y, space, used) };
 }
 
 const bounds = (places, axis) => {
@@ -54,7 +55,7 @@ export function arrow(id, { x, y }, from, to, more = {}) {
   });
 }
 
-/** Where each name stands beside its dot: the first of eight places at which it covers nothing. */
+/** Where each name stands beside its dot: the first of eight places at which it covers nothing, else the least. */
 function labels(words, x, y, space, tall) {
   const taken = words.map((_, n) => [x(n) - 5, y(n) - 5, x(n) + 5, y(n) + 5]);
   return words.map((word, n) => {
@@ -70,15 +71,17 @@ function labels(words, x, y, space, tall) {
       { x: x(n) - 7, y: y(n) + 16, anchor: "end", from: x(n) - 7 - wide },
     ];
     const box = (one) => [one.from, one.y - LINE + 5, one.from + wide, one.y + 3];
-    const free = options.find((one) => {
+    const cost = (one) => {
       const own = box(one);
-      const inside = own[0] >= 0 && own[2] <= space && own[1] >= 0 && own[3] <= tall;
-      return inside && taken.every((other, k) => k === n || !meet(own, other));
-    });
-    const chosen = free ?? options[0];
+      const outside = own[0] < 0 || own[2] > space || own[1] < 0 || own[3] > tall;
+      return taken.reduce((sum, other, k) => sum + (k === n ? 0 : shared(own, other)), outside ? 1e6 : 0);
+    };
+    const chosen = options.reduce((best, one) => (cost(one) < cost(best) ? one : best));
     taken.push(box(chosen));
     return chosen;
   });
 }
 
-const meet = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+/** The area that two boxes have in common. */
+const shared = (a, b) =>
+  Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));

@@ -129,9 +129,9 @@ centre and one as context. If a pair was found, the two vectors are turned a lit
 up at random, a little apart. After some billions of pairs, words with the same company have been pushed to the same
 place.
 
-**GloVe** (2014), whose table this is, counts first, as on the right, over six billion words; near neighbours count
-for more than far ones. Then it looks for vectors whose products give back the logarithms of the counts. One slides,
-the other counts, and both learn from the same pairs. Neither is told what anything means.
+**GloVe** (2014), whose table this is, counts first, as in the grid above, over six billion words; near neighbours
+count for more than far ones. Then it looks for vectors whose products give back the logarithms of the counts. One
+slides, the other counts, and both learn from the same pairs. Neither is told what anything means.
 
 ## Neighbours
 
@@ -142,7 +142,7 @@ neighbours.`,
 句子里真有的一对，就把两个向量拉近一点；随机凑出来的一对，就推远一点。几十亿对以后，身边的词相同的词，
 就被推到了同一个地方。
 
-**GloVe**（2014 年，这张表就是它的）先数数，就像右图那样，不过数的是六十亿个词，离得近的算得多，离得远的算得少。
+**GloVe**（2014 年，这张表就是它的）先数数，就像上面的方格那样，不过数的是六十亿个词，离得近的算得多，离得远的算得少。
 然后去找一组向量，使它们的乘积能还原这些次数的对数。一个边滑边学，一个先数后学，学的却是同样的词对。
 谁也没有告诉它们任何词的意思。
 
@@ -261,10 +261,10 @@ these words differ most and forget the others (**PCA**). Put in words of your ow
     {
       text: {
         en: `
-Animals with animals, countries with countries: nobody sorted them. And what belongs together can tell what does not.
-Take the mean of several words, and see which of them points least its way.`,
+Instruments with instruments, countries with countries: nobody sorted them. And what belongs together can tell what
+does not. Take the mean of several words, and see which of them points least its way.`,
         zh: `
-动物和动物在一起，国家和国家在一起，并没有人给它们分类。知道什么是一类，也就知道什么不是。取几个词的平均，
+乐器和乐器在一起，国家和国家在一起，并没有人给它们分类。知道什么是一类，也就知道什么不是。取几个词的平均，
 看哪个词的方向与它最不一致。`,
       },
     },
@@ -342,16 +342,16 @@ So do not look the vector up. **Compute** it, from the word and the sentence aro
 fill gaps or to go on with a text has to know which bank is meant, and its layers hold what it knows. ELMo (2018) did
 this with two LSTMs, one reading from each side; BERT does it with [attention](/chapters/attention).
 
-Below, \`${whoReads(reader)}\` reads the word in several sentences. On the left is the table’s one point; on the
-right, every use has its own. Write sentences of your own, with the word in each. An empty line begins another
-meaning, and then it is counted how well the two part.`,
+Below, \`${whoReads(reader)}\` reads the word in several sentences. First comes the table’s one point; then every use
+has its own. Write sentences of your own, with the word in each. An empty line begins another meaning, and then it is
+counted how well the two part.`,
               zh: `
 ## 每次使用一个向量
 
 那就不查表，而是**算**出来：由这个词和它周围的句子来算。学会了填空、学会了续写的模型，一定得知道说的是哪个 *bank*，
 它知道的就在各层里。ELMo（2018 年）用两个 LSTM 来做，从两头各读一遍；BERT 用的是[注意力](/chapters/attention)。
 
-下面，\`${whoReads(reader)}\` 在几个句子里读这个词。左边是表里唯一的一个点，右边每次使用各有一个点。
+下面，\`${whoReads(reader)}\` 在几个句子里读这个词。先是表里唯一的一个点；然后每次使用各有一个点。
 写几个你自己的句子，每句都要有这个词。空一行就开始另一个意思，还会数一数两个意思分得有多开。`,
             }
           : {
