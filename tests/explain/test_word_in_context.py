@@ -1,4 +1,4 @@
-"""A word in context: each use has the mean of its pieces' states, whatever the family, and is found as a person would."""
+"""A word in context: each use has the mean of its pieces' states, in any family, and is found as a person would."""
 
 import json
 
@@ -35,7 +35,11 @@ def states_of(pipe, sentence, span, layer):
 def test_the_vectors_are_the_states_of_the_pieces(name, layer):
     pipe = tiny_pipeline(name)
     found = word_in_context(pipe, SENTENCES, "cat", layer)
-    assert [(use.sentence[use.start : use.end], use.group) for use in found.uses] == [("cat", 0), ("Cat", 0), ("cat", 1)]
+    assert [(use.sentence[use.start : use.end], use.group) for use in found.uses] == [
+        ("cat", 0),
+        ("Cat", 0),
+        ("cat", 1),
+    ]
     count = len(pipe.model.output_stack.layers)
     assert found.layers == [layer % (count + 1)] and found.of_layers == count
     assert found.ahead is (name in ("bert", "deberta-v2"))

@@ -80,7 +80,7 @@ def neighbours(pipe: Pipeline, asked: str, k: int = 10) -> Neighbours:
 
 
 def _places(vectors: WordVectors, terms: list[WordTerm], found: list[NearWord]) -> tuple[np.ndarray, list[float]]:
-    rows = unit(vectors.vectors([one.word for one in (*terms, *found)]))
+    rows = unit(vectors.vectors([one.word for one in terms] + [one.word for one in found]))
     sum_of = np.array([one.sign for one in terms]) @ rows[: len(terms)]
     rows = np.concatenate([rows, sum_of[None]])
     several = len(terms) > 2

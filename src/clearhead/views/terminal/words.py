@@ -71,7 +71,10 @@ def draw_word_in_context(finding: Any, width: int) -> Iterator[RenderableType]:
         line.append(one_line(use.sentence[use.start : use.end]), style=f"bold {COLOURS['value']}")
         yield line.append(one_line(use.sentence[use.end :]))
     yield Text("")
-    marks = [f"{name}{_letter(use.group) if len(groups) > 1 else ''}" for name, use in zip(names, finding.uses)]
+    marks = [
+        f"{name}{_letter(use.group) if len(groups) > 1 else ''}"
+        for name, use in zip(names, finding.uses, strict=True)
+    ]
     yield from _plane(marks, finding.places, width)
     yield _kept(finding.vectors.shape[1], finding.explained)
     if len(names) <= _SQUARE:
@@ -96,7 +99,9 @@ def _one_row(finding: Any) -> str:
     if row is None:
         return ""
     near = ", ".join(one_line(one.word) for one in row.nearest[:5])
-    return f"In {row.model}'s table all uses are one row, number {row.terms[0].row + 1:,} of {row.count:,}, near {near}."
+    return (
+        f"In {row.model}'s table all uses are one row, number {row.terms[0].row + 1:,} of {row.count:,}, near {near}."
+    )
 
 
 def _left_only(finding: Any) -> str:
