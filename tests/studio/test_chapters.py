@@ -241,6 +241,8 @@ def test_words_of_ones_own(browser, studio):  # noqa: F811
         assert "没有“Xyzzyq”" in near.locator(".st-error").inner_text()
         page.get_by_role("button", name="English").click()
 
+        assert figure_at(page, "word-map", 0).locator("svg line[stroke-width='3']").count() == 12  # one-hot
+        assert figure_at(page, "word-map", 1).locator('canvas[data-at="numbers"]').count() == 1
         angles = figure_at(page, "word-map", 2)
         assert angles.locator(".ch-group").count() == 0  # one question, as its title says
         rows = angles.locator("tbody tr")

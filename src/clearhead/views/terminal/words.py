@@ -72,8 +72,7 @@ def draw_word_in_context(finding: Any, width: int) -> Iterator[RenderableType]:
         yield line.append(one_line(use.sentence[use.end :]))
     yield Text("")
     marks = [
-        f"{name}{_letter(use.group) if len(groups) > 1 else ''}"
-        for name, use in zip(names, finding.uses, strict=True)
+        f"{name}{_letter(use.group) if len(groups) > 1 else ''}" for name, use in zip(names, finding.uses, strict=True)
     ]
     yield from _plane(marks, finding.places, width)
     yield _kept(finding.vectors.shape[1], finding.explained)

@@ -84,7 +84,7 @@ const NAMED = 6; // neighbours that stand on the plane
 function plane(c, space, pick) {
   const { terms, nearest, places } = c.finding;
   const near = nearest.slice(0, NAMED);
-  const words = [...terms.map((one) => one.word), ...near.map((one) => one.word), c.finding.asked];
+  const words = [...terms.map((one) => one.word), ...near.map((one) => one.word), space < 440 ? "" : c.finding.asked];
   const at = [...places.slice(0, terms.length + near.length), places.at(-1)];
   const end = at.length - 1;
   const on = layout(at, words, space, { tall: Math.round(Math.min(430, Math.max(280, space * 0.6))) });

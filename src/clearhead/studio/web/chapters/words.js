@@ -102,8 +102,9 @@ table. This one is ${tableWords(reader).en}. Looking a word up is all there is t
     {
       text: {
         en: `
-Nobody wrote these numbers, and no column has a name. Look down the columns instead: *king* and *queen* have their
-strong cells in the same places, and so have the small words that every sentence needs.
+Nobody wrote these numbers, and no column has a name. A column or two is strong for nearly every word; look past
+those. *King* and *queen* have more strong cells in the same places, and the rows of the small words that every
+sentence needs look like one another.
 
 ## Where the numbers come from
 
@@ -111,8 +112,8 @@ From company. Words that stand among the same words tend to mean something simil
 word you have never seen from the words around it. So slide a window over a sentence. The word in the middle is the
 *centre*, those beside it are its *context*, and every centre with every word of its context makes a pair.`,
         zh: `
-这些数不是谁写进去的，哪一列也没有名字。竖着看：*king* 和 *queen* 颜色深的格子在同样的位置，
-那些每句话都少不了的小词也是这样。
+这些数不是谁写进去的，哪一列也没有名字。有一两列几乎对每个词都很深，先不管它们。*king* 和 *queen*
+还有别的深色格子在同样的位置，那些每句话都少不了的小词，行与行也很相像。
 
 ## 数从哪里来
 
