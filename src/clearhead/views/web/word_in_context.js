@@ -82,7 +82,8 @@ const hue = (c, n) => scale.css(scale.head(c, grouped(c) ? c.finding.uses[n].gro
 function around({ sentence, start, end }) {
   const before = sentence.slice(0, start).split(/(?<=\s)/),
     after = sentence.slice(end).split(/(?=\s)/);
-  return (before.slice(after.length > 2 ? -2 : -3).join("") + sentence.slice(start, end) + after.slice(0, 3).join("")).trim();
+  const words = [...before.slice(after.length > 2 ? -2 : -3), sentence.slice(start, end), ...after.slice(0, 3)];
+  return words.join("").trim();
 }
 
 function layerWords(c) {

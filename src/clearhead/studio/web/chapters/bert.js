@@ -279,7 +279,9 @@ BERT 成名就在这里。这一摞层已经从普通文本学会了阅读。要
               text: reader.review,
               title: { en: "Which words decided it?", zh: "哪些词起了决定作用？" },
               read: {
-                en: "The warmer a word, the more the label depends on it. The chapter “Why did it say that?” says how this is measured.",
+                en:
+                  "The warmer a word, the more the label depends on it. The chapter “Why did it say that?” says how " +
+                  "this is measured.",
                 zh: "颜色越暖，标签越依赖这个词。“它为什么这么说？”一章说明这是怎样量出来的。",
               },
             }
