@@ -101,6 +101,7 @@ def test_parameter_names_may_have_dashes():
 
 
 OF_WORDS = {"neighbours": "king - man + woman", "word-map": "man -> woman, king -> queen"}
+TEXTS = OF_WORDS | {"word-in-context": "The robot must obey\n\nA robot runs"}
 
 
 OF_RECURRENT = ("alignment-steps", "gates", "echo", "length-curve")  # drawn in tests/views
@@ -110,7 +111,7 @@ OF_RECURRENT = ("alignment-steps", "gates", "echo", "length-curve")  # drawn in 
 def test_every_question_has_a_picture(name, bert):
     model = bert if name == "prediction" else "glove" if name in OF_WORDS else "random-gpt2"
     second = ["--second", "The robot will obey"] if name == "patching" else []
-    text = asked(name, OF_WORDS.get(name, "The robot must obey"), "-m", model, *second).stdout
+    text = asked(name, TEXTS.get(name, "The robot must obey"), "-m", model, *second).stdout
     assert len(text.splitlines()) > 1
     assert "no picture" not in text
 

@@ -162,6 +162,8 @@ SAME = [
     ("walk", ("t5", "seq2seq-lm"), {"side": "encoder", "target": "a dog"},
      lambda p: explain.walk(p, TEXT, side="encoder", target="a dog")),
     ("walk", ("t5", "seq2seq-lm"), {"target": "a dog"}, lambda p: explain.walk(p, TEXT, target="a dog")),
+    ("word-in-context", GPT, {"word": "cat", "layers": "0-1"},
+     lambda p: explain.word_in_context(p, TEXT, "cat", [0, 1])),
     ("positions", GPT, {"length": 9, "layer": 1}, lambda p: explain.positions(p, 9, 1)),
     ("parameters", GPT, {}, lambda p: explain.parameters(p)),
     ("parameters", GPT, {"published": "gpt2"}, lambda p: explain.parameters("gpt2")),
@@ -197,6 +199,7 @@ def test_every_parameter_is_tried_above():
     missing = {name: {p.name for p in q.params} - tried[name] for name, q in QUESTIONS.items()}
     missing["similarity"].discard("other")  # below
     missing["neighbours"].discard("k")  # test_word_map.py
+    missing["word-in-context"].discard("table")  # test_word_in_context.py
     missing["factors"] -= {"side", "target"}  # handed on as those of neurons
     missing["length-curve"].discard("others")  # in test_length_curve.py
     missing["prediction"].discard("choices")  # above, with every task

@@ -9,7 +9,8 @@ import torch
 from clearhead.errors import InputError
 from clearhead.explain import similarity
 from clearhead.explain.inference import call
-from clearhead.explain.similarity import _LayerStates, _spans, _stretches, _value
+from clearhead.explain.layer_states import text_spans
+from clearhead.explain.similarity import _LayerStates, _stretches, _value
 from clearhead.nn.tracing import trace
 from tests.tiny import CAUSAL, ENCODER_DECODER, MASKED, TEXT, tiny_pipeline
 
@@ -130,7 +131,7 @@ def test_two_families_beside_each_other():
     rows = ([], [])
     for text in LONG:
         both = [states_of(pipe, text) for pipe in (bert, gpt)]
-        spans = [_spans(pipe.read(text), text) for pipe in (bert, gpt)]
+        spans = [text_spans(pipe.read(text), text) for pipe in (bert, gpt)]
         for ours, theirs in _stretches(text, *spans):
             rows[0].append(both[0][0][3][ours].mean(0))
             rows[1].append(both[1][0][3][theirs].mean(0))

@@ -38,10 +38,19 @@ def test_a_map(vectors):
     assert found.words == ["man", "woman", "king", "queen", "e-mail"] and found.rows == [3, 4, 1, 2, 5]
     assert found.arrows == [[0, 1], [2, 3]] and (found.count, found.width) == (6, 7)
     assert np.allclose(found.cosines, vectors.cosines(found.words)) and np.allclose(found.places.mean(0), 0)
+    assert np.array_equal(found.vectors, vectors.vectors(found.words))
     assert found.odd_one_out == vectors.odd_one_out(found.words)
     assert word_map(vectors, ["man", "woman"]).odd_one_out is None
     rows = list(found.table())
     assert rows[0][:4] == ["word", "row", "x", "y"] and len(rows) == 6 and len(rows[1]) == 9
+
+
+def test_a_word_is_also_found_in_lower_case(vectors):
+    found = word_map(vectors, "King -> queen, king -> Man")
+    assert found.words == ["king", "queen", "man"] and found.arrows == [[0, 1], [0, 2]]
+    assert neighbours(vectors, "King").to_dict() == neighbours(vectors, "king").to_dict() | {"asked": "King"}
+    cased = pipeline_of(Words.of(["King", "king"]), torch.eye(2))
+    assert word_map(cased, "King king").words == ["King", "king"]
 
 
 def test_the_same_vector_twice_is_one_place():
@@ -68,6 +77,18 @@ def test_neighbours(vectors):
     assert [(one.word, one.sign, one.row) for one in found.terms] == [("king", 1, 1), ("man", -1, 3), ("woman", 1, 4)]
     assert [(one.word, one.cosine) for one in found.nearest] == vectors.analogy("king - man + woman", 2)
     assert list(found.table())[1][:2] == [1, found.nearest[0].word]
+
+
+def test_the_words_of_a_sum_lie_in_its_plane(vectors):
+    found = neighbours(vectors, "king - man + woman", k=2)
+    king, man, woman, *near, led = found.places
+    assert sum(found.explained) == pytest.approx(1) and len(near) == 2
+    assert np.allclose(king - man + woman, led)
+    rows = vectors.vectors(["king", "man"])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    assert np.linalg.norm(king - man) == pytest.approx(np.linalg.norm(rows[0] - rows[1]), rel=1e-5)
+    alone = neighbours(vectors, "king", k=3)
+    assert alone.places.shape == (5, 2) and np.allclose(alone.places[0], alone.places[-1])
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])

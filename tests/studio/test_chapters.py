@@ -13,10 +13,12 @@ from tests.studio.browser import CONTRAST, browser, settled, studio, visit  # no
 
 CHAPTERS = sorted(path.stem for path in (Path(clearhead.studio.__file__).parent / "web/chapters").glob("*.js"))
 # Models that a chapter is about: without them it is not listed.
-NEEDS = {"bottleneck": ["rnn-en-de", "rnn-attention-en-de", "translate-en-de"]}
+NEEDS = {"bottleneck": ["rnn-en-de", "rnn-attention-en-de", "translate-en-de"], "words": ["glove"]}
 LISTED = [slug for slug in CHAPTERS if set(NEEDS.get(slug, [])) <= set(zoo.cards())]
 # Another model that is small, and how many figures it goes without: those that are about one shipped model.
 SMALL = {"gpt2": ("random-gpt2", 0), "layers": ("random-gpt2", 0), "why": ("random-gpt2", 1)}
+# How often a changed sentence is asked about at least: figures that show one answer ask once.
+ASKED = {"words": 1}
 # Prose and words around figures in 中文 that hold no Chinese, or a run of English that was forgotten.
 ENGLISH = r"""
 () => [...document.querySelectorAll(".st-article h1, .st-lede, .st-prose, .st-control-name, .ch-question, figcaption")]
@@ -79,7 +81,7 @@ def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch, tmp_pa
         assert read_through(page) == count - fewer
         after = page.locator(".ch-body").all_inner_texts()
         assert any(old != new for old, new in zip(before, after, strict=False))  # numbers on a canvas are no text
-        assert sum("Now " in question for question in asked) >= 2
+        assert sum("Now " in question for question in asked) >= ASKED.get(slug, 2)
 
         code = page.locator(".st-code code").last.inner_text()
         monkeypatch.chdir(tmp_path)  # where it saves what it found
@@ -172,3 +174,119 @@ def test_a_neuron_that_is_chosen_is_looked_up(browser, studio):  # noqa: F811
         assert places.locator(".ch-question", has_text=f"{name} ").count() == 0
         neurons.locator("canvas").click(position={"x": 9, "y": 30})  # the second row
         places.locator(".ch-question", has_text=f"{name} ").wait_for()
+
+
+# ---- Words as vectors
+
+
+def field(page, label):
+    return page.locator(".st-control", has_text=label).locator("input, textarea, select")
+
+
+def figure_at(page, question, n=0):
+    one = page.locator(f'.st-live[data-question="{question}"]').nth(n)
+    one.scroll_into_view_if_needed()
+    one.locator("figcaption, .st-error").first.wait_for()
+    return one
+
+
+def test_words_come_before_the_other_chapters(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/") as page:
+        page.locator(".st-contents-list a").first.wait_for()
+        links = page.locator("ol.st-contents-list a").evaluate_all("(all) => all.map((one) => one.pathname)")
+        assert links[0] == "/chapters/words"
+        page.goto(studio.address + "/chapters/words")
+        page.locator(".st-turn a").first.wait_for()
+        assert page.locator(".st-turn a").first.get_attribute("rel") == "next"
+
+
+def test_a_window_slides_over_the_sentence(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/words?text=One+two+three+four+five+two") as page:
+        figure = page.locator('[data-kind="skip-gram"]')
+        figure.wait_for()
+        centre = figure.locator(".st-centre")
+        assert centre.inner_text() == "three"
+        assert figure.locator(".st-pairs span").all_inner_texts() == [
+            "three → one", "three → two", "three → four", "three → five"
+        ]  # fmt: skip
+        assert "18 pairs" in figure.locator("figcaption").inner_text()  # 2 + 3 + 4 + 4 + 3 + 2
+        centre.press("ArrowRight")  # the keyboard slides it
+        assert centre.inner_text() == "four" and page.evaluate("document.activeElement.textContent") == "four"
+        figure.locator('[data-at="word0"]').click()
+        figure.locator('[data-at="group-1"]').click()
+        assert figure.locator(".st-pairs span").all_inner_texts() == ["one → two"]
+        assert "10 pairs" in figure.locator("figcaption").inner_text()
+        grid = figure.locator("canvas.ch-cells")
+        grid.focus()
+        grid.press("ArrowRight")
+        grid.press("ArrowLeft")
+        grid.press("ArrowRight")
+        assert "one → two · 1" in figure.locator(".ch-tip").inner_text()
+        page.locator(".st-bar textarea").fill("a b")
+        page.wait_for_function("() => document.querySelectorAll('[data-kind=skip-gram] .ch-tok').length === 2")
+        assert figure.locator('[data-at="group-1"]').get_attribute("aria-pressed") == "true"  # the window stays
+
+
+def test_words_of_ones_own(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/words") as page:
+        near = figure_at(page, "neighbours")
+        near.locator('[data-at="word1"]').click()  # goes on from there
+        word = near.locator('[data-at="word1"]').inner_text().split()[0]
+        page.wait_for_function("(word) => document.querySelector('.st-control input').value !== 'river'", arg=word)
+        near.locator(".ch-question", has_text=field(page, "A word").first.input_value()).wait_for()
+        field(page, "A word").first.fill("Xyzzyq")
+        near.locator(".st-error").wait_for()
+        assert "no word “Xyzzyq”" in near.locator(".st-error").inner_text()
+        page.get_by_role("button", name="中文").click()
+        assert "没有“Xyzzyq”" in near.locator(".st-error").inner_text()
+        page.get_by_role("button", name="English").click()
+
+        assert figure_at(page, "word-map", 0).locator("svg line[stroke-width='3']").count() == 12  # one-hot
+        assert figure_at(page, "word-map", 1).locator('canvas[data-at="numbers"]').count() == 1
+        angles = figure_at(page, "word-map", 2)
+        assert angles.locator(".ch-group").count() == 0  # one question, as its title says
+        rows = angles.locator("tbody tr")
+        assert rows.first.inner_text().split()[0] == "water"
+        rows.nth(2).hover()
+        assert angles.locator("svg line[stroke-dasharray]").get_attribute("visibility") == "visible"
+        rows.nth(2).locator("button").press("Enter")
+        assert rows.first.inner_text().split()[0] == "river"
+
+        field(page, "A sum of words").fill("Paris - France + Italy")
+        sums = figure_at(page, "neighbours", 1)
+        sums.locator(".ch-question", has_text="Paris - France + Italy").wait_for()
+        assert sums.locator(".ch-ranked > button").first.inner_text().split()[0] == "rome"
+        assert sums.locator("svg line[marker-end]").count() == 2
+        odd = figure_at(page, "word-map", 4)
+        field(page, "Several words").fill("apple pear hammer banana")
+        odd.locator("figcaption", has_text="hammer").wait_for()
+        assert odd.locator(".ch-ranked > button").last.inner_text().split()[0] == "hammer"
+
+
+def test_each_use_has_a_vector_of_its_own(browser, studio):  # noqa: F811
+    with visit(browser, studio, "/chapters/words") as page:
+        figure = figure_at(page, "word-in-context")
+        assert "“bank”" in figure.locator(".ch-question").inner_text()
+        assert "of 40,000" in figure.locator("figcaption").inner_text()  # held against the reader's table
+        uses = figure.locator(".ch-use")
+        assert uses.count() == 6 and uses.first.locator("b").inner_text() == "bank"
+        uses.nth(3).click()
+        assert uses.nth(3).get_attribute("aria-pressed") == "true"
+        figure.locator('[data-at="use3"]').focus()
+        figure.locator('[data-at="use3"]').press("ArrowRight")
+        assert "bank" in figure.locator(".ch-tip").inner_text()
+
+        field(page, "Looked at").select_option(label="before the first layer")
+        figure.locator(".ch-name", has_text="before the first layer").wait_for()
+        field(page, "A word with two meanings").select_option("stick")  # with its own sentences
+        figure.locator(".ch-question", has_text="stick").wait_for()
+        assert "stamps" in field(page, "Sentences with").input_value()
+        field(page, "Sentences with").fill("The stick broke.\nThe stamps are old.")
+        figure.locator(".st-error").wait_for()
+        assert "does not stand in “The stamps are old.”" in figure.locator(".st-error").inner_text()
+        field(page, "Sentences with").fill("The stick broke.\nMy Stick is old.\nOld stamps stick.")
+        figure.locator(".ch-use").nth(2).wait_for()
+        assert "within a meaning" not in figure.locator("figcaption").inner_text()  # none were told apart
+        field(page, "A word with two meanings").select_option("bank")
+        figure.locator(".ch-use").nth(5).wait_for()
+        assert "river" in field(page, "Sentences with").input_value()

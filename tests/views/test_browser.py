@@ -166,7 +166,7 @@ def test_every_kind_is_drawn_and_answers_the_pointer(findings, tmp_path):
         assert abs(figure["height"] - figure["inner"]) < 8, f"{kind} does not fill its frame"
         assert figure["tip"], kind
     matrices = ("attention", "ablation", "hidden-states", "comparison", "similarity", "patching", "neurons", "gates")
-    for kind in (*matrices, "echo", "word-map"):
+    for kind in (*matrices, "echo", "word-map", "word-in-context"):
         assert seen[kind]["pinned"], kind
 
 

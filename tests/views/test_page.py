@@ -19,6 +19,7 @@ from clearhead.explain.neighbours import neighbours
 from clearhead.explain.next_token import Candidate, NextTokens
 from clearhead.explain.token_path import Column, Vector, WalkStep
 from clearhead.explain.walk import Walk, walk
+from clearhead.explain.word_in_context import word_in_context
 from clearhead.explain.word_map import word_map
 from clearhead.pipeline.vector_files import pipeline_of
 from clearhead.text.word_vectors import Words
@@ -31,6 +32,7 @@ KINDS = [
     "attention", "attention-steps", "query-key", "ablation", "saliency", "neurons", "top-tokens", "factors",
     "hidden-states", "comparison", "similarity", "patching", "next-tokens", "walk", "beams", "positions", "parameters",
     "prediction", "sampling", "neighbours", "word-map",
+    "word-in-context",
 ]  # fmt: skip
 EVIL = "</script><script>alert(1)</script><!-- \u2028 &amp; \" ' ]]>"
 
@@ -57,13 +59,14 @@ def finding_of(kind, **given):
 
 
 def of_words():
-    """A word's neighbours, a sum, and a map."""
+    """A word's neighbours, a sum, a map, and a word in two contexts of two meanings."""
     table = torch.arange(20.0).view(5, 4).sin()
     vectors = pipeline_of(Words.of(["king", "queen", "猫", "man", "woman"]), table, "own vectors")
     return (
         neighbours(vectors, "king"),
         neighbours(vectors, "king - man + 猫"),
         word_map(vectors, "king -> 猫 man woman"),
+        word_in_context(tiny_pipeline("bert"), "the king sat\nA king ran\n\nthe King", table=vectors),
     )
 
 

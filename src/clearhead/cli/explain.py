@@ -202,6 +202,8 @@ def _show(question: Question, pipe: Pipeline | None, as_json: bool) -> None:
 
 def _default(param: Setting) -> str:
     plain: dict[Any, str] = {None: "–", True: "yes", False: "no"}
+    if isinstance(param.default, list):
+        return ", ".join(map(str, param.default))
     return plain[param.default] if param.default is None or isinstance(param.default, bool) else str(param.default)
 
 

@@ -26,6 +26,7 @@ from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
 from clearhead.explain.walk import Walk, walk
+from clearhead.explain.word_in_context import WordInContext, WordUse, word_in_context
 from clearhead.explain.word_map import WordMap, word_map
 from clearhead.units import TokenUnit, WrittenUnit
 
@@ -59,7 +60,9 @@ __all__ = [
     "TokenUnit",
     "TopTokens",
     "Walk",
+    "WordInContext",
     "WordMap",
+    "WordUse",
     "WrittenUnit",
     "ablation",
     "alignment_steps",
@@ -87,5 +90,6 @@ __all__ = [
     "similarity",
     "top_tokens",
     "walk",
+    "word_in_context",
     "word_map",
 ]

@@ -24,13 +24,12 @@ from clearhead.errors import InputError
 from clearhead.explain.capabilities import reads_one_input, reads_text
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import Indices, checked_count, checked_indices
-from clearhead.explain.inference import call, eval_mode
+from clearhead.explain.layer_states import layer_states, read_for_states, text_spans
 from clearhead.explain.question import Question
 from clearhead.explain.settings import LAYERS, IndicesSetting, ModelSetting, Setting
 from clearhead.explain.word_choice import lines_of
 from clearhead.messages import say
-from clearhead.nn.tracing import trace
-from clearhead.pipeline import Pipeline, Reading
+from clearhead.pipeline import Pipeline
 
 Measure = Literal["cka", "cca"]
 LEAST = 4  # tokens; the unbiased estimate is not defined for fewer
@@ -196,57 +195,26 @@ def _aligned_states(
     theirs: list[list[Tensor]] = []
     same = True
     for text in texts:
-        x = _read(a, text)
-        y = x if b is a else _read(b, text)
+        x = read_for_states(a, text)
+        y = x if b is a else read_for_states(b, text)
         if [(t.id, t.text) for t in x.units] == [(t.id, t.text) for t in y.units]:
             groups = [([n], [n]) for n, token in enumerate(x.units) if not token.special]
         else:
-            groups, same = _stretches(text, _spans(x, text), _spans(y, text)), False
+            groups, same = _stretches(text, text_spans(x, text), text_spans(y, text)), False
         groups = groups[skip:]
         if not groups:
             continue
-        states = _states(a, x)
+        states = layer_states(a, x)
         ours.append(_averaged(states, [group for group, _ in groups]))
-        theirs.append(_averaged(states if b is a else _states(b, y), [group for _, group in groups]))
+        theirs.append(_averaged(states if b is a else layer_states(b, y), [group for _, group in groups]))
     if not ours:
         raise InputError(say("explain.no_token_left"))
     joined = [[torch.cat(parts) for parts in zip(*side, strict=True)] for side in (ours, theirs)]
     return joined[0], joined[1], "tokens" if same else "stretches"
 
 
-def _read(pipe: Pipeline, text: str) -> Reading:
-    model: Any = pipe.model
-    reads_two = model.is_encoder_decoder and (model.language_head is not None or not model.target_is_source)
-    return pipe.read(text, target="" if reads_two else None)  # only the encoder is looked at: nothing is to be written
-
-
-def _states(pipe: Pipeline, reading: Reading) -> list[Tensor]:
-    """(time, width) after the embedding and after each layer."""
-    model = pipe.model
-    side, stack = next(iter(model.stacks.items()))  # the only one, or the encoder
-    prefix = f"{side}." if side else ""
-    names = [f"{prefix}layers.0.input", *(f"{prefix}layers.{n}.output" for n in range(len(stack.layers)))]
-    few = {} if model.language_head is None else {"logits_to_keep": 1}
-    with eval_mode(model), trace(model, *names) as seen:
-        call(pipe, reading, **few)
-    return [seen[name][0].float().cpu() for name in names]
-
-
 def _averaged(states: list[Tensor], groups: list[list[int]]) -> list[Tensor]:
     return [torch.stack([state[group].mean(0) for group in groups]) for state in states]
-
-
-def _spans(reading: Reading, text: str) -> list[tuple[int, int]]:
-    """Where each token stands in the text, without the spaces around it; (0, 0) where it stands for none of it."""
-    spans = []
-    for token in reading.units:
-        part = text[token.start : token.end]
-        if token.special or not part.strip():
-            spans.append((0, 0))
-        else:
-            leading, trailing = len(part) - len(part.lstrip()), len(part) - len(part.rstrip())
-            spans.append((token.start + leading, token.end - trailing))
-    return spans
 
 
 def _stretches(

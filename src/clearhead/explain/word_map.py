@@ -28,10 +28,11 @@ ARROW = ("->", "→")
 @dataclass(frozen=True, repr=False, eq=False)
 class WordMap(Finding):
     """
-    words        as they were given
+    words        as the table spells them
     rows         where each stands in the table: where its one-hot vector has its one
     count        how many words the table has: how long a one-hot vector is
     width        how many numbers a learned vector has
+    vectors      (words, width): their rows
     places       (words, 2): on the plane that keeps most of the differences, from the words' middle
     explained    the share of all differences that each of the two directions keeps
     cosines      (words, words), of the learned vectors; those of one-hot vectors are 1 with itself, else 0
@@ -46,6 +47,7 @@ class WordMap(Finding):
     rows: list[int]
     count: int
     width: int
+    vectors: np.ndarray
     places: np.ndarray
     explained: list[float]
     cosines: np.ndarray
@@ -70,25 +72,33 @@ def word_map(pipe: Pipeline, words: str | Iterable[str]) -> WordMap:
     if len(names) > MOST:
         raise InputError(say("vectors.too_many_words", count=len(names), most=MOST))
     vectors = word_table(pipe)
+    names = list(dict.fromkeys(spelled := [vectors.words.spelled(name) for name in names]))
+    arrows = [[names.index(spelled[end]) for end in pair] for pair in arrows]
     table = vectors.vectors(names)
     places, explained = principal_components(table)
     odd = vectors.odd_one_out(names) if len(names) > 2 else None
     rows = [vectors.words.row(name) for name in names]
     rows_of = unit(table)
     return WordMap(
-        pipe.name, names, rows, len(vectors), vectors.width, places, explained, rows_of @ rows_of.T, arrows, odd
+        pipe.name, names, rows, len(vectors), vectors.width, table, places, explained, rows_of @ rows_of.T, arrows, odd
     )
 
 
-def principal_components(table: np.ndarray, count: int = 2) -> tuple[np.ndarray, list[float]]:
+def principal_components(
+    table: np.ndarray, count: int = 2, fitted: np.ndarray | None = None
+) -> tuple[np.ndarray, list[float]]:
     """The rows in the directions in which they differ most, and the share of the variance that each keeps. A direction
-    points to where its longest coordinate is."""
-    centred = table.astype(np.float64) - table.mean(0, dtype=np.float64)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    points to where its longest coordinate is.
+
+    fitted   the rows that the directions (and the shares) are those of; None: all of the table's
+    """
+    rows = (table if fitted is None else fitted).astype(np.float64)
+    middle = rows.mean(0)
+    _, sizes, directions = np.linalg.svd(rows - middle, full_matrices=False)
     places = np.zeros((len(table), count))
     shares = np.zeros(count)
-    kept = min(count, len(sizes))
-    places[:, :kept] = left[:, :kept] * sizes[:kept]
+    kept = min(count, int((sizes > 1e-9 * max(sizes.max(initial=0), 1e-9)).sum()))  # the rest is rounding
+    places[:, :kept] = (table - middle) @ directions[:kept].T
     longest = places[np.abs(places).argmax(0), np.arange(count)]
     places *= np.where(longest < 0, -1, 1)
     total = float((sizes**2).sum())

@@ -143,6 +143,16 @@ SENTENCES = {
         "一些词的向量，画在最能保留其差别的平面上，以及每两个词有多相似；旁边是它们的 one-hot 向量。"
         "箭头把两个词连起来：man -> woman。",
     ),
+    "word-in-context.title": (
+        "Word in context: does each use have its own vector?",
+        "语境中的词：每次使用都有自己的向量吗？",
+    ),
+    "word-in-context.help": (
+        "The vectors of one word in several sentences (one in each line), on a plane (PCA), and how alike they are; "
+        "beside them its one row in a table. An empty line begins another meaning.",
+        "同一个词在几个句子（每行一句）里的向量，画在平面上（PCA），以及它们有多相似；旁边是它在表中的唯一一行。"
+        "空行开始另一个意思。",
+    ),
     "walk.title": ("Forward pass: how does it get there?", "前向计算：它是怎样得到的？"),
     "walk.help": (
         "One token followed through one layer, step by step, with the actual numbers.",
@@ -213,6 +223,8 @@ SENTENCES = {
     "label.published": ("published size", "已公开的规模"),
     "label.choices": ("choices", "选项"),
     "label.others": ("beside it", "并列的模型"),
+    "label.word": ("word", "词"),
+    "label.table": ("held against", "对照的表"),
     "label.length": ("length", "长度"),
     # ---- what can be set: what it means, where several questions share it
     "set.layer": ("Which layer, counted from 0; -1 is the last.", "哪一层，从 0 数起；-1 是最后一层。"),
@@ -311,6 +323,18 @@ SENTENCES = {
     "set.similarity.other": (
         "A second model to compare with. Nothing: the layers of this one.",
         "用来比较的另一个模型。留空：本模型的各层。",
+    ),
+    "set.word-in-context.word": (
+        "The word whose uses are looked at. Nothing: the longest word that all sentences have.",
+        "看哪个词的用法。留空：所有句子都有的最长的词。",
+    ),
+    "set.word-in-context.layers": (
+        "Which layer's states, 0 is the embedding, -1 the last. Several, such as 1-3, or all, are averaged.",
+        "取哪一层的状态，0 是嵌入，-1 是最后一层。几层（如 1-3）或 all 则取平均。",
+    ),
+    "set.word-in-context.table": (
+        "A table of word vectors, such as glove. Nothing: the model's own.",
+        "一张词向量表，如 glove。留空：模型自己的表。",
     ),
     "set.similarity.measure": ("CKA, or the mean canonical correlation.", "CKA，或平均典型相关。"),
     "set.similarity.layers": (

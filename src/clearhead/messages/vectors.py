@@ -47,4 +47,34 @@ SENTENCES = {
         "{title} is no table of word vectors. Name one: glove, or a file in GloVe's or word2vec's format.",
         "{title} 不是词向量表。请指明一个：glove，或 GloVe、word2vec 格式的文件。",
     ),
+    "sentence_is_text": (
+        "A sentence is text, not {got}. Give a text with one in each line, or a list of strings.",
+        "句子应当是文本，而不是 {got}。请给出每行一句的文本，或字符串的列表。",
+    ),
+    "no_shared_word": (
+        "The sentences have no word in common that is used twice. Give several sentences with one word in all of them, "
+        "one in each line, or name it (word).",
+        "这些句子没有共同的、至少用了两次的词。请给出几个含有同一个词的句子，每行一句，或指明这个词（word）。",
+    ),
+    "not_in_sentence": (
+        "“{word}” does not stand in “{sentence}”. Every sentence needs the word, spelled the same; upper or lower case "
+        "does not matter.",
+        "“{sentence}”里没有“{word}”。每个句子都要有这个词，拼写相同，大小写不限。",
+    ),
+    "needs_two_uses": (
+        "“{word}” is used only once. Give two sentences with it or more, one in each line.",
+        "“{word}”只用了一次。请给出至少两个含有它的句子，每行一句。",
+    ),
+    "too_many_uses": (
+        "{count} uses of a word are too many for one picture: give {most} at most.",
+        "一个词的 {count} 次使用对一幅图来说太多了：最多 {most} 次。",
+    ),
+    "layers_not_as_wide": (
+        "These layers are not equally wide, so there is no mean of them. Choose one layer.",
+        "这几层的宽度不同，无法取平均。请只选一层。",
+    ),
+    "not_read": (
+        "The model did not read the word in “{sentence}”: the sentence may be longer than it can take.",
+        "模型没有读到“{sentence}”中的这个词：句子可能超过了它能读的长度。",
+    ),
 }

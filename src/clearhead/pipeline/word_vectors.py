@@ -90,10 +90,14 @@ class WordVectors(Pipeline):
     def analogy(self, expression: str, k: int = 10) -> list[tuple[str, float]]:
         """What "king - man + woman" comes to: the words nearest to the mean of the unit vectors, each with its sign.
         The words that were asked about are left out."""
-        terms = parse(expression)
+        return self.nearest_to_sum(parse(expression), k)
+
+    def nearest_to_sum(self, terms: Sequence[tuple[str, int]], k: int = 10) -> list[tuple[str, float]]:
+        """The same of words that each come with their sign, 1 or -1."""
         rows = [self.words.row(word) for word, _ in terms]
         signs = np.array([sign for _, sign in terms], np.float32)
-        return self._nearest(signs @ unit(self._rows(rows)) / len(rows), rows, k, expression)
+        what = " ".join(f"{'-' if sign < 0 else '+'} {word}" for word, sign in terms).removeprefix("+ ")
+        return self._nearest(signs @ unit(self._rows(rows)) / len(rows), rows, k, what)
 
     def similarity(self, a: str, b: str) -> float:
         """The cosine of two words: 1 for the same direction, 0 for nothing in common."""

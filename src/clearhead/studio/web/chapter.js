@@ -20,7 +20,10 @@
 //                                                              nothing; narrow: true keeps it to the column of text
 //       {control: {name, kind, label: {en, zh}, value, …}},  a value the reader sets, found again as reader[name]:
 //                                                              kind "range" {low, high, step}, "choice" {choices:
-//                                                              [[value, {en, zh} | string], …]}, "text", "switch";
+//                                                              [[value, {en, zh} | string], …]}, "text", "lines"
+//                                                              (a text of several), "switch"; a value may be
+//                                                              (reader) => value, until the reader sets one;
+//                                                              resets: ["name", …] takes such values back;
 //                                                              when: (reader) => boolean hides it
 //       {write: (reader) => {text, options}},                a text that the model writes, streamed, with cancel
 //       {code: "python" | (reader) => string},               lines of Python, with a button that copies them
@@ -43,7 +46,8 @@ import { choose } from "./choose.js";
 import { grows } from "./fields.js";
 import { live, troubleWords } from "./live.js";
 
-export const SLUGS = ["bottleneck", "attention", "transformer", "bert", "gpt2", "why", "layers"]; // in their order
+/** In their order. */
+export const SLUGS = ["words", "bottleneck", "attention", "transformer", "bert", "gpt2", "why", "layers"];
 const PAUSE = 450; // milliseconds after the last key
 
 /** The chapter behind a slug. */
@@ -83,9 +87,12 @@ export async function show(main, page, slug) {
   const values = Object.fromEntries(
     chapter.parts.filter((part) => part.control).map(({ control }) => [control.name, control.value]),
   );
+  const given = { ...values }; // as the chapter has them; a function says what a value is until one is set
   let card = named;
   const reader = () => ({
-    ...values,
+    ...Object.fromEntries(
+      Object.entries(values).map(([name, value]) => [name, typeof value === "function" ? value(values) : value]),
+    ),
     text: typed.text ?? first(chapter.input?.text),
     second: typed.second ?? first(chapter.input?.second),
     model: card?.name,
@@ -171,8 +178,16 @@ export async function show(main, page, slug) {
       };
     }
     if (part.figure) return figurePart(part);
-    if (part.control)
-      return control(part.control, (value) => set({ [part.control.name]: value }, part.control.kind !== "text"), first);
+    if (part.control) {
+      const { name, kind, resets = [] } = part.control;
+      const back = () => Object.fromEntries(resets.map((one) => [one, given[one]]));
+      return control(
+        part.control,
+        (value) => set({ ...back(), [name]: value }, !["text", "lines"].includes(kind)),
+        first,
+        reader,
+      );
+    }
     if (part.write) return writePart(part);
     if (part.code) {
       const code = codeBlock(page, part.lang);
@@ -308,7 +323,12 @@ export function inputBar(chapter, page, { reader, fitting, set }) {
   };
 }
 
-function control(spec, set, first) {
+function control(spec, give, first, reader) {
+  let typed; // what the reader set last
+  const set = (value) => {
+    typed = value;
+    give(value);
+  };
   const name = el("span", { class: "st-control-name" }),
     shown = el("output", {});
   let field;
@@ -330,18 +350,22 @@ function control(spec, set, first) {
       spec.choices.map(([value]) => el("option", { value })),
     );
   else if (spec.kind === "switch") field = el("input", { type: "checkbox", onchange: () => set(field.checked) });
-  else field = el("input", { type: "text", oninput: () => set(field.value) });
+  else if (spec.kind === "lines")
+    field = el("textarea", { rows: "3", spellcheck: "false", oninput: () => set(field.value) });
+  else field = el("input", { type: "text", spellcheck: "false", oninput: () => set(field.value) });
   if (spec.kind === "switch") field.checked = Boolean(spec.value);
-  else field.value = spec.value;
+  else field.value = reader()[spec.name];
+  const fit = spec.kind === "lines" ? grows(field, 320) : () => {};
   const element = el("label", { class: `st-control st-${spec.kind}` }, name, field, shown);
   return {
     element,
     update(now) {
       name.textContent = first(spec.label);
       element.hidden = spec.when ? !spec.when(now) : false;
-      if (document.activeElement !== field) {
+      if (document.activeElement !== field || now[spec.name] !== typed) {
         if (spec.kind === "switch") field.checked = Boolean(now[spec.name]);
         else field.value = now[spec.name];
+        fit();
       }
       if (spec.kind === "range") shown.textContent = field.value;
       if (spec.kind === "choice")

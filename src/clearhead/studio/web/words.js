@@ -182,6 +182,9 @@ const OTHERWISE = ["A slow story, but the end is wonderful.", "A slow story, but
 
 const OF_WORDS = {
   neighbours: "king - man + woman",
+  "word-in-context":
+    "He put his money in the bank.\nThe bank raised its interest rates.\nShe works as a clerk at the bank.\n\n" +
+    "They sat on the bank of the river.\nThe boat was tied to the bank.\nTrees grew along the bank of the stream.",
   "word-map": "man -> woman, king -> queen, father -> mother, brother -> sister, boy -> girl",
 };
 

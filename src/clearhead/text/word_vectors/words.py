@@ -101,6 +101,12 @@ class Words:
             raise UnknownWordError(say("vectors.unknown_word", word=word[:60], hint=self._hint(word[:60])))
         return row
 
+    def spelled(self, word: str) -> str:
+        """The word as the table has it: as it is written, or in lower case. An error where it has neither."""
+        if isinstance(word, str) and self.find(word) < 0 <= self.find(word.lower()):
+            return word.lower()
+        return self[self.row(word)]
+
     @cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
         """The hashes of all words in order, and their rows; of equal hashes, the first row first."""

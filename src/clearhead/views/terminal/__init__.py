@@ -35,7 +35,7 @@ from clearhead.views.terminal.neurons import (
 from clearhead.views.terminal.prediction import draw_prediction
 from clearhead.views.terminal.studies import draw_features, draw_sentiment, draw_similarity_study
 from clearhead.views.terminal.walk import draw_walk
-from clearhead.views.terminal.words import draw_neighbours, draw_word_map
+from clearhead.views.terminal.words import draw_neighbours, draw_word_in_context, draw_word_map
 
 
 def drawn(finding: Finding) -> RenderableType:
@@ -86,6 +86,7 @@ DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "beams": draw_beams,
     "neighbours": draw_neighbours,
     "word-map": draw_word_map,
+    "word-in-context": draw_word_in_context,
     "positions": draw_positions,
     "parameters": draw_parameters,
     "length-curve": draw_length_curve,

@@ -1,4 +1,4 @@
-"""Word vectors as a terminal shows them: neighbours with bars, and words on a plane."""
+"""Word vectors as a terminal shows them: neighbours with bars, words on a plane, and one word in its contexts."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ def draw_neighbours(finding: Any, width: int) -> Iterator[RenderableType]:
 def draw_word_map(finding: Any, width: int) -> Iterator[RenderableType]:
     yield heading(finding)
     yield from _plane(finding.words, finding.places, width)
-    kept = sum(finding.explained)
-    yield Text(f"Two directions of {finding.width}: they keep {kept:.0%} of the differences (PCA).\n", style="dim")
+    yield _kept(finding.width, finding.explained)
     if len(finding.words) <= _SQUARE:
-        yield from _square(finding, width)
+        yield from _square(finding.words, finding.cosines, width)
     arrows = ", ".join(f"{finding.words[a]} → {finding.words[b]}" for a, b in finding.arrows)
     lines = [f"Joined: {arrows}." if arrows else ""]
     lines += [f"The odd one out: {finding.odd_one_out}." if finding.odd_one_out is not None else ""]
@@ -57,6 +56,60 @@ def draw_word_map(finding: Any, width: int) -> Iterator[RenderableType]:
         "cosine 0."
     ]
     yield footnote(" ".join(filter(None, lines)))
+
+
+def draw_word_in_context(finding: Any, width: int) -> Iterator[RenderableType]:
+    which = ", ".join(map(str, finding.layers))
+    yield heading(finding, f"{one_line(finding.word)}, layer {which} of 0 to {finding.of_layers}")
+    names = [str(n) for n in range(1, len(finding.uses) + 1)]
+    groups = {use.group for use in finding.uses}
+    for n, use in enumerate(finding.uses):
+        line = Text(fit_right(names[n], 3) + "  ")
+        if len(groups) > 1:
+            line.append(f"{_letter(use.group)}  ", style="dim")
+        line.append(one_line(use.sentence[: use.start]))
+        line.append(one_line(use.sentence[use.start : use.end]), style=f"bold {COLOURS['value']}")
+        yield line.append(one_line(use.sentence[use.end :]))
+    yield Text("")
+    marks = [
+        f"{name}{_letter(use.group) if len(groups) > 1 else ''}" for name, use in zip(names, finding.uses, strict=True)
+    ]
+    yield from _plane(marks, finding.places, width)
+    yield _kept(finding.vectors.shape[1], finding.explained)
+    if len(names) <= _SQUARE:
+        yield from _square(marks, finding.cosines, width)
+    yield footnote(" ".join(filter(None, (_parted(finding), _one_row(finding), _left_only(finding)))))
+
+
+def _letter(group: int) -> str:
+    return chr(ord("a") + group % 26)
+
+
+def _parted(finding: Any) -> str:
+    if finding.across is None:
+        return ""
+    within = "" if finding.within is None else f"{finding.within:.2f} within a group, "
+    home = f"{finding.at_home} of {len(finding.uses)} uses lie nearest to one of their own group."
+    return f"Mean cosine {within}{finding.across:.2f} across groups; {home}"
+
+
+def _one_row(finding: Any) -> str:
+    row = finding.table_row
+    if row is None:
+        return ""
+    near = ", ".join(one_line(one.word) for one in row.nearest[:5])
+    return (
+        f"In {row.model}'s table all uses are one row, number {row.terms[0].row + 1:,} of {row.count:,}, near {near}."
+    )
+
+
+def _left_only(finding: Any) -> str:
+    return "" if finding.ahead else "This model reads from left to right: what follows the word changes nothing."
+
+
+def _kept(width: int, explained: list[float]) -> Text:
+    kept = f"{sum(explained):.0%}"
+    return Text(f"Two directions of {width}: they keep {kept} of the differences (PCA).\n", style="dim")
 
 
 def _plane(words: list[str], places: np.ndarray, width: int) -> Iterator[RenderableType]:
@@ -89,13 +142,13 @@ def _meets(line: list[tuple[int, str]], column: int, wide: int) -> bool:
     return any(column < other + cell_len(label) + 1 and other < column + wide + 1 for other, label in line)
 
 
-def _square(finding: Any, width: int) -> Iterator[RenderableType]:
-    names = [one_line(word) for word in finding.words]
+def _square(words: list[str], cosines: np.ndarray, width: int) -> Iterator[RenderableType]:
+    names = [one_line(word) for word in words]
     label = min(max(map(cell_len, names)), max(8, width // 4))
     cell = max(6, min(10, max(map(cell_len, names)) + 1))
 
     def shown(row: int, column: int) -> tuple[str, str]:
-        value = float(finding.cosines[row, column])
+        value = float(cosines[row, column])
         style = "dim" if row == column or abs(value) < 0.2 else MINUS if value < 0 else PLUS
         return fit_right(f"{value:.2f}", cell), f"bold {style}" if abs(value) > 0.6 and row != column else style
 

@@ -1,51 +1,62 @@
-// A map of words: their vectors on the plane that keeps most of their differences, and how alike each two are.
+// Words as vectors: on the plane that keeps most of their differences, number by number, by their angles, and as they
+// were before anything was learned.
 
 import { el, rove, svg } from "./dom.js";
 import { figure } from "./figure.js";
 import { heatmap } from "./heatmap.js";
 import * as scale from "./scale.js";
+import { fan } from "./word_angles.js";
+import { arrow, arrowHead, layout, nameWidth } from "./word_plane.js";
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
 const LETTER = 7.6; // of 13 px sans, on average
-const LINE = 17;
+const ARROW = "word-map-arrow";
 const SPILL = 48; // the last slanted name of a column leans out
 const SHOWN = 3; // lines from a word that is looked at to those most like it
 
+const SHOWS = ["learned", "numbers", "angles", "odd", "one-hot"];
+
 const view = {
-  /** word: the place of the pinned one; show: "learned" or "one-hot" vectors */
+  /** word: the place of the pinned one; show: the learned vectors as a map, as numbers, by their angles, or each held
+   *  against the mean of all; or one-hot vectors */
   start: () => ({ word: null, show: "learned" }),
-  title: (c) => c.words(c.state.show === "learned" ? "word_map_title" : "word_map_title_one_hot"),
+  title: (c) => c.words(`word_map_title_${shown(c)}`),
   reading(c) {
     const { explained, width, count, odd_one_out } = c.finding;
-    if (c.state.show !== "learned") return c.words("word_map_reading_one_hot", { count: scale.whole(count) });
+    const values = { width, count: scale.whole(count), base: c.finding.words[base(c)], odd: odd_one_out };
+    if (shown(c) === "odd" && odd_one_out === null) return c.words("word_map_reading_no_odd");
+    if (shown(c) !== "learned") return c.words(`word_map_reading_${shown(c)}`, values);
     const kept = scale.percent(explained[0] + explained[1]);
-    const odd = odd_one_out === null ? "" : ` ${c.words("word_map_odd", { word: odd_one_out })}`;
-    return `${c.words("word_map_reading", { width, kept })}${odd}`;
+    const odd = odd_one_out === null ? "" : ` ${c.words("word_map_least", { word: odd_one_out })}`;
+    return `${c.words("word_map_reading_learned", { width, kept })}${odd}`;
   },
-  controls: (c) => [
-    c.group(
-      c.words("word_map_vectors"),
-      c.state.show,
-      [
-        ["learned", c.words("word_map_learned")],
-        ["one-hot", c.words("word_map_one_hot")],
-      ],
-      (show) => c.set({ show }),
-    ),
-  ],
+  controls: (c) =>
+    c.options.title // whoever shows the figure asks one of its questions
+      ? []
+      : [
+          c.group(
+            c.words("word_map_vectors"),
+            shown(c),
+            SHOWS.map((show) => [show, c.words(`word_map_${show}`)]),
+            (show) => c.set({ show }),
+          ),
+        ],
   body(c, box) {
+    if (shown(c) === "numbers") return box.append(numbers(c), signs(c));
+    if (shown(c) === "angles") return box.append(fan(c, { base: base(c), pick: (word) => c.set({ word }) }));
+    if (shown(c) === "odd") return box.append(againstMean(c));
     const beside = c.width >= 860;
     const space = beside ? Math.floor((c.width - 40) * 0.58) : c.width;
     const rest = beside ? c.width - space - 40 : c.width;
-    box.append(
+    return box.append(
       el(
         "div",
         {
           class: "ch-columns",
           style: { "grid-template-columns": beside ? `${space}px minmax(0, 1fr)` : "minmax(0, 1fr)" },
         },
-        el("div", {}, c.state.show === "learned" ? plane(c, space) : places(c, space)),
+        el("div", {}, shown(c) === "learned" ? plane(c, space) : places(c, space)),
         el("div", {}, el("p", { class: "ch-name" }, c.words("word_map_cosines")), cosines(c, rest), legend(c)),
       ),
     );
@@ -57,8 +68,11 @@ const view = {
   },
 };
 
-const cosine = (c, r, k) => (c.state.show === "learned" ? c.finding.cosines[r][k] : Number(r === k));
+const shown = (c) => (SHOWS.includes(c.state.show) ? c.state.show : "learned");
+const cosine = (c, r, k) => (shown(c) !== "one-hot" ? c.finding.cosines[r][k] : Number(r === k));
 const pinned = (c) => (c.state.word === null ? null : Math.min(c.state.word, c.finding.words.length - 1));
+/** The word that the others are held against. */
+const base = (c) => pinned(c) ?? 0;
 const pin = (c, n) => c.set({ word: pinned(c) === n ? null : n });
 
 /** The other words, those most like this one first. */
@@ -78,18 +92,8 @@ function tell(c, n) {
 /** Dots with their names; from the one that is looked at, lines to those most like it. */
 function plane(c, space) {
   const { words, places: at, arrows } = c.finding;
-  const tall = Math.round(Math.min(560, Math.max(260, space * 0.68)));
-  const [left, right] = bounds(at, 0),
-    [low, high] = bounds(at, 1);
-  const rim = { x: 30, y: 24, name: Math.min(110, Math.max(...words.map((word) => [...word].length)) * LETTER) };
-  const unit = Math.min(
-    (space - 2 * rim.x - rim.name) / (right - left || 1),
-    (tall - 2 * rim.y) / (high - low || 1),
-    400,
-  );
-  const x = (n) => rim.x + (at[n][0] - left) * unit + (space - 2 * rim.x - rim.name - (right - left) * unit) / 2;
-  const y = (n) => tall - rim.y - (at[n][1] - low) * unit - (tall - 2 * rim.y - (high - low) * unit) / 2;
-  const names = labels(words, x, y, space, tall);
+  const on = layout(at, words, space);
+  const { x, y, names, tall } = on;
   const lines = svg("g", { class: "ch-lines" });
   const marks = words.map((word, n) => {
     const mark = svg(
@@ -129,72 +133,20 @@ function plane(c, space) {
 
   const drawing = svg(
     "svg",
-    { class: "ch-drawing", width: space, height: tall, role: "group", "aria-label": c.words("word_map_title") },
-    arrows.length ? svg("defs", {}, arrowHead()) : null,
+    { class: "ch-drawing", width: space, height: tall, role: "group", "aria-label": c.words("word_map_title_learned") },
+    arrows.length ? svg("defs", {}, arrowHead(ARROW)) : null,
     lines,
-    arrows.map(([from, to]) => arrow(x, y, from, to)),
+    arrows.map(([from, to]) => arrow(ARROW, on, from, to)),
     marks,
   );
   light(pinned(c));
   return drawing;
 }
 
-const bounds = (places, axis) => {
-  const all = places.map((place) => place[axis]);
-  return [Math.min(...all), Math.max(...all)];
-};
-
-const arrowHead = () =>
-  svg(
-    "marker",
-    { id: "word-map-arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },
-    svg("path", { d: "M0 0L8 4L0 8z", fill: "var(--k)" }),
-  );
-
-function arrow(x, y, from, to) {
-  const [dx, dy] = [x(to) - x(from), y(to) - y(from)];
-  const long = Math.hypot(dx, dy) || 1,
-    gap = Math.min(8, long / 3);
-  return svg("line", {
-    x1: x(from) + (dx / long) * gap,
-    y1: y(from) + (dy / long) * gap,
-    x2: x(to) - (dx / long) * gap,
-    y2: y(to) - (dy / long) * gap,
-    stroke: "var(--k)",
-    "stroke-width": 1.5,
-    "marker-end": "url(#word-map-arrow)",
-  });
-}
-
-/** Where each name stands beside its dot: the first of four places at which it covers nothing. */
-function labels(words, x, y, space, tall) {
-  const taken = words.map((_, n) => [x(n) - 5, y(n) - 5, x(n) + 5, y(n) + 5]);
-  return words.map((word, n) => {
-    const wide = [...word].reduce((sum, sign) => sum + (sign > "⺀" ? 13.5 : LETTER), 0);
-    const options = [
-      { x: x(n) + 9, y: y(n) + 4, anchor: "start", from: x(n) + 9 },
-      { x: x(n) - 9, y: y(n) + 4, anchor: "end", from: x(n) - 9 - wide },
-      { x: x(n), y: y(n) - 9, anchor: "middle", from: x(n) - wide / 2 },
-      { x: x(n), y: y(n) + 19, anchor: "middle", from: x(n) - wide / 2 },
-    ];
-    const box = (one) => [one.from, one.y - LINE + 5, one.from + wide, one.y + 3];
-    const free = options.find((one) => {
-      const own = box(one);
-      const inside = own[0] >= 0 && own[2] <= space && own[1] >= 0 && own[3] <= tall;
-      return inside && taken.every((other, k) => k === n || !meet(own, other));
-    });
-    const chosen = free ?? options[0];
-    taken.push(box(chosen));
-    return chosen;
-  });
-}
-
-const meet = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
-
 /** One-hot vectors: for each word a row of zeros as long as the table, with a one at the word's own place. */
 function places(c, space) {
   const { words, rows, count } = c.finding;
-  const room = Math.min(space * 0.34, Math.max(...words.map((word) => [...word].length)) * LETTER + 14);
+  const room = Math.min(space * 0.34, Math.max(...words.map(nameWidth)) + 14);
   const numbers = scale.whole(count).length * LETTER + 10;
   const long = Math.max(60, space - room - numbers - 8);
   const step = Math.max(18, Math.min(30, 520 / words.length));
@@ -227,10 +179,75 @@ function places(c, space) {
       width: space,
       height: 14 + words.length * step,
       role: "group",
-      "aria-label": c.words("word_map_title_one_hot"),
+      "aria-label": c.words("word_map_title_one-hot"),
     },
     marks,
   );
+}
+
+/** The learned vectors themselves: a row of coloured cells for each word. */
+function numbers(c) {
+  const { words, vectors } = c.finding;
+  const most = strong(vectors);
+  return heatmap(c, {
+    rows: words,
+    columns: Array.from(vectors[0], (_, n) => String(n + 1)),
+    unnamed: true,
+    width: [4, 19],
+    height: [14, 24],
+    label: c.words("word_map_title_numbers"),
+    name: "numbers",
+    colour: (r, k) => scale.signed(c, vectors[r][k] / most),
+    tip: (r, k) => `${words[r]} · ${c.words("word_map_number_n", { n: k + 1 })}: ${scale.number(vectors[r][k])}`,
+    picked: { row: pinned(c), column: null },
+    pick: (r) => pin(c, r),
+    release: () => c.set({ word: null }),
+  });
+}
+
+/** What the full colour stands for: few numbers are larger, and these would leave all others pale. */
+const strong = (vectors) => {
+  const sizes = vectors.flatMap((row) => Array.from(row, Math.abs)).sort((a, b) => a - b);
+  return sizes[Math.floor((sizes.length - 1) * 0.97)] || 1;
+};
+
+const signs = (c) => {
+  const most = scale.like(strong(c.finding.vectors), 1);
+  return scale.legend(
+    c.words("word_map_value"),
+    scale.steps(9, (t) => scale.signed(c, t), -1, 1),
+    [`≤ −${most}`, "0", `≥ ${most}`],
+  );
+};
+
+/** Each word's cosine with the mean of all, the least last: that one does not belong. */
+function againstMean(c) {
+  const { words, vectors, odd_one_out } = c.finding;
+  const units = vectors.map((row) => row.map((value) => value / (Math.hypot(...row) || 1)));
+  const mean = Array.from(units[0], (_, k) => units.reduce((sum, row) => sum + row[k], 0));
+  const long = Math.hypot(...mean) || 1;
+  const cosine = units.map((row) => row.reduce((sum, value, k) => sum + value * mean[k], 0) / long);
+  const order = words.map((_, n) => n).sort((a, b) => cosine[b] - cosine[a]);
+  const rows = order.map((n) => {
+    const odd = words[n] === odd_one_out;
+    const bar = { width: `${Math.max(0, cosine[n]) * 100}%`, background: odd ? "var(--k)" : "var(--v)" };
+    const row = el(
+      "button",
+      {
+        type: "button",
+        "data-at": `word${n}`,
+        "aria-pressed": String(pinned(c) === n),
+        "aria-label": tell(c, n),
+        onclick: () => pin(c, n),
+      },
+      el("span", { style: { "font-weight": odd ? 600 : 400 } }, words[n]),
+      el("span", { class: "ch-share" }, scale.number(cosine[n])),
+      el("span", { class: "ch-track" }, el("span", { class: "ch-bar", style: bar })),
+    );
+    return c.tells(row, () => tell(c, n));
+  });
+  rove(rows, { pick: (k) => pin(c, order[k]), release: () => c.set({ word: null }) });
+  return el("div", { class: "ch-ranked" }, rows);
 }
 
 function cosines(c, space) {

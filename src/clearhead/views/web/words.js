@@ -458,22 +458,57 @@ export const WORDS = {
   ],
   neighbours_reading_sum: [
     "The words’ vectors, each of length one and with its sign, are averaged; listed are the words nearest to " +
-      "where that leads, by cosine, of {count} ({width} numbers each). The words of the sum are left out.",
-    "各词的向量化为单位长度、带上符号后取平均；列出的是离结果最近的词，按余弦，共 {count} 个词（每个 {width} 个数）。算式里的词不算在内。",
+      "where that leads, by cosine, of {count} ({width} numbers each). The words of the sum are left out. The " +
+      "plane is that of the sum; the ring is where it leads.",
+    "各词的向量化为单位长度、带上符号后取平均；列出的是离结果最近的词，按余弦，共 {count} 个词（每个 {width} 个数）。算式里的词不算在内。平面是算式所在的平面，圆圈是它通向的地方。",
   ],
-  word_map_title: ["Where do these words lie?", "这些词都在哪里？"],
-  word_map_title_one_hot: ["What is a word before anything is learned?", "学习之前，一个词是什么？"],
+  neighbours_plane: ["Where the words of the sum lie, and where it leads", "算式中的词在哪里，它通向哪里"],
+  neighbours_leads: ["{asked} leads here", "{asked} 通向这里"],
+  word: ["word", "词"],
+  angle: ["angle", "夹角"],
+  length: ["length", "长度"],
+  distance: ["distance", "距离"],
+  word_map_title_learned: ["Where do these words lie?", "这些词都在哪里？"],
+  word_map_title_numbers: ["What does a word look like as numbers?", "一个词写成数是什么样？"],
+  word_map_title_angles: ["How alike are they: what is the angle?", "它们有多相似：夹角是多少？"],
+  word_map_title_odd: ["Which word does not belong?", "哪个词不是一类的？"],
+  "word_map_title_one-hot": ["What is a word before anything is learned?", "学习之前，一个词是什么？"],
   word_map_vectors: ["Vectors", "向量"],
-  word_map_learned: ["learned", "学到的"],
-  word_map_one_hot: ["one-hot", "独热（one-hot）"],
+  word_map_learned: ["map", "地图"],
+  word_map_numbers: ["numbers", "数值"],
+  word_map_angles: ["angles", "夹角"],
+  word_map_odd: ["odd one out", "不同类的词"],
+  "word_map_one-hot": ["one-hot", "独热（one-hot）"],
   word_map_cosines: ["How alike each two are", "每两个词有多相似"],
-  word_map_reading: [
+  word_map_value: ["value", "数值"],
+  word_map_number_n: ["number {n}", "第 {n} 个数"],
+  word_map_reading_learned: [
     "Vectors of {width} numbers on the plane that keeps most of their differences (PCA): {kept} of them; the " +
       "rest does not show. Near on the map is a hint, the cosines are the fact.",
     "{width} 个数的向量，画在最能保留其差别的平面上（PCA）：保留了 {kept}，其余看不见。图上的远近只是提示，余弦才是事实。",
   ],
-  word_map_odd: ["Least like the mean of all: {word}.", "与整体平均最不像的：{word}。"],
-  word_map_reading_one_hot: [
+  word_map_least: ["Least like the mean of all: {word}.", "与整体平均最不像的：{word}。"],
+  word_map_reading_odd: [
+    "Each word’s cosine with the mean of all of them. Least like it is “{odd}”: the odd one out.",
+    "每个词与全体平均的余弦。最不像的是“{odd}”：它与其余的词不同类。",
+  ],
+  word_map_reading_no_odd: [
+    "Each word’s cosine with the mean of all of them. Of two, none is the odd one out: give three or more.",
+    "每个词与全体平均的余弦。只有两个词时谈不上哪个不同类：请给出三个或更多。",
+  ],
+  word_map_reading_numbers: [
+    "A row for each word, {width} numbers, as they were learned; the table has {count} such rows. No single number " +
+      "has a name. Words that are used alike have rows that look alike.",
+    "每个词一行，{width} 个数，都是学出来的；表里共有 {count} 行。单独一个数没有名字。用法相近的词，行也相像。",
+  ],
+  word_map_reading_angles: [
+    "Each arrow has its true length and its true angle to “{base}”. Cosine looks at the angle alone; the dotted " +
+      "line between two tips is Euclid’s distance, for which the lengths count too. Choose a word to hold the " +
+      "others against it.",
+    "每个箭头的长度和它与“{base}”的夹角都是真实的。余弦只看夹角；两个箭尖之间的虚线是欧氏距离，长度也算在内。" +
+      "选择一个词，就以它为准比较其余的词。",
+  ],
+  "word_map_reading_one-hot": [
     "Each word is {count} numbers: zeros, and a one at its own place in the table. Any two of them are " +
       "equally far apart: a word’s number says nothing of what it means.",
     "每个词是 {count} 个数：全是零，只在它自己的位置上有一个一。任意两个词都一样远：编号并不说明词义。",
@@ -481,6 +516,42 @@ export const WORDS = {
   word_map_one_at: [
     "{word}: {count} numbers, a one at place {row}, zeros elsewhere",
     "{word}：{count} 个数，第 {row} 位是一，其余都是零",
+  ],
+
+  in_context_title: ["Does every “{word}” have its own vector?", "每个“{word}”都有自己的向量吗？"],
+  in_context_table: ["{table}: one row for all uses", "{table}：所有用法共用一行"],
+  in_context_model: ["{model}, {layers}: a vector for each use", "{model}，{layers}：每次使用一个向量"],
+  in_context_layer: ["after layer {layer}", "第 {layer} 层之后"],
+  in_context_layers: ["mean of layers {layers}", "第 {layers} 层的平均"],
+  in_context_embedding: ["before the first layer", "第一层之前"],
+  in_context_cosines: ["How alike each two uses are", "每两次使用有多相似"],
+  in_context_strips: ["The uses, each with its {width} numbers", "各次使用，及其 {width} 个数"],
+  in_context_one_point: [
+    "{word}: all {count} uses are row {row}, one and the same point",
+    "{word}：{count} 次使用都是第 {row} 行，同一个点",
+  ],
+  in_context_row: [
+    "In the table of {table}, every use is row {row} of {count}: one point, near the same words whatever the sentence.",
+    "在 {table} 的表里，每次使用都是第 {row} 行（共 {count} 行）：一个点，无论句子是什么，旁边都是同样的词。",
+  ],
+  in_context_reading: [
+    "The {count} uses as the model reads them, on the plane that keeps most of their differences (PCA): {kept}. Near " +
+      "on the plane is a hint, the cosines are the fact. Hover a use to see which others are most like it.",
+    "模型读到的 {count} 次使用，画在最能保留其差别的平面上（PCA）：保留了 {kept}。图上的远近只是提示，余弦才是事实。" +
+      "悬停一次使用，可看与它最像的其他几次。",
+  ],
+  in_context_parted: [
+    "Mean cosine {within} within a meaning, {across} across meanings; {home} of {count} uses lie nearest to one of " +
+      "their own meaning.",
+    "同一意思之内的平均余弦为 {within}，不同意思之间为 {across}；{count} 次使用中，有 {home} 次离得最近的是同一意思的用法。",
+  ],
+  in_context_across: [
+    "Mean cosine {across} across meanings; {home} of {count} uses lie nearest to one of their own meaning.",
+    "不同意思之间的平均余弦为 {across}；{count} 次使用中，有 {home} 次离得最近的是同一意思的用法。",
+  ],
+  in_context_left: [
+    "This model reads from left to right: what follows the word changes nothing.",
+    "这个模型从左往右读：词后面的内容不起作用。",
   ],
 
   next_title: ["What may come next?", "接下来可能是什么？"],

@@ -142,9 +142,9 @@ it looks: forward, too, which a model that writes could never do.`,
       text: {
         en: `
 The guess does not come all at once. If we stop after each layer and ask for the word, it often changes on the way up.
-[Chapter 6](/chapters/layers) is about this view.`,
+[A later chapter](/chapters/layers) is about this view.`,
         zh: `
-猜测不是一下子出来的。如果在每一层之后都停下来问一次，答案往往一路在变。[第 6 章](/chapters/layers)专门讲这种看法。`,
+猜测不是一下子出来的。如果在每一层之后都停下来问一次，答案往往一路在变。[后面的一章](/chapters/layers)专门讲这种看法。`,
       },
     },
     {
@@ -279,8 +279,10 @@ BERT 成名就在这里。这一摞层已经从普通文本学会了阅读。要
               text: reader.review,
               title: { en: "Which words decided it?", zh: "哪些词起了决定作用？" },
               read: {
-                en: "The warmer a word, the more the label depends on it. Chapter 5 says how this is measured.",
-                zh: "颜色越暖，标签越依赖这个词。第 5 章说明这是怎样量出来的。",
+                en:
+                  "The warmer a word, the more the label depends on it. The chapter “Why did it say that?” says how " +
+                  "this is measured.",
+                zh: "颜色越暖，标签越依赖这个词。“它为什么这么说？”一章说明这是怎样量出来的。",
               },
             }
           : null;
