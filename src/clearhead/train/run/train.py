@@ -64,8 +64,9 @@ def train(
     folder = hub.user_path(recipe.out)
     if is_distributed():
         check_distribution(recipe)
+    device = "cpu" if objective_class(recipe.objective["name"]).moves_weights else recipe.device
     bf16 = None if recipe.precision is None else recipe.precision == "bf16"
-    with join_world(recipe.device, sharded=recipe.distribute == "fsdp", bf16=bf16) as world:
+    with join_world(device, sharded=recipe.distribute == "fsdp", bf16=bf16) as world:
         return _train(recipe, folder, world, list(watchers))
 
 
