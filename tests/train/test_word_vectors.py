@@ -281,6 +281,7 @@ def test_lines_can_be_sentences(tmp_path):
         ("a b c " * 9, ["ema=0.9"], "ema=null"),
         ("a b c " * 9, ["lora.rank=4"], "lora=null"),
         ("a b c " * 9, ["model.config.hidden_size=5"], "objective.vector_size"),
+        ("a b c " * 9, ["model.embeddings=glove"], "random vectors"),
         ("a b c " * 9, ["model.start=glove", "model.family=null", "tokenizer.kind=null", "tokenizer.min_count=null",
                         "tokenizer.vocab_size=8192"], "counts.txt|random vectors"),
         ("a b c " * 9, ["schedule.min_lr=1"], "cannot be above optimizer.lr"),

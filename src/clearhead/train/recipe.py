@@ -47,6 +47,7 @@ class ModelRecipe:
     family: str | None = None
     preset: str | None = None  # a published size of the family
     config: dict[str, Any] = field(default_factory=dict)  # configuration values, on top of the preset's
+    embeddings: str | None = None  # word vectors that its tokens begin with: a shipped name, a file, a folder
     task: str | None = None  # by default what the objective needs
     ignore_options: list[str] = field(default_factory=list)
 
@@ -212,6 +213,8 @@ def check_recipe(recipe: Recipe, name: str) -> None:
     must(bool(model.family) or not model.preset, f"model.preset is a size to begin with; {origin} has one already.")
     must(not (model.student_of and model.config), "a student has the configuration of the model that it is a part of: "
          "leave model.config out. How many layers it has is said by model.layers.")  # fmt: skip
+    must(bool(model.family) or not model.embeddings, f"{origin} has learnt its own vectors for words: model.embeddings "
+         "is for random weights (model.family).")  # fmt: skip
     must(bool(model.student_of) or model.layers is None, "model.layers are those of a student (model.student_of); "
          "else write model.config.num_hidden_layers.")  # fmt: skip
     must(model.student_of != "teacher" or isinstance(recipe.objective.get("teacher"), str), "model.student_of is the "

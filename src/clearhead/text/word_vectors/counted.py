@@ -18,9 +18,10 @@ import numpy as np
 from clearhead.errors import InputError, TokenizerError
 from clearhead.files import atomic_write, read_text
 from clearhead.text.word_vectors.words import Words
-from clearhead.text.words import sentences_of
+from clearhead.text.words import lowercase_sentences
 
 COUNTS = "counts.txt"  # a number a line, for the words of words.txt
+_EMPHASIS = re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")
 _EMPTY_LINE = re.compile(r"\n\s*\n")
 
 
@@ -78,9 +79,9 @@ class CountedWords:
 
     def encode(self, text: str) -> Iterator[list[int]]:
         """The numbers of the words of each sentence, those that have none left out."""
-        rows = self._rows
+        row_of = self._rows.get
         for sentence in sentences(text):
-            yield [rows[word] for word in sentence if word in rows]
+            yield [row for row in map(row_of, sentence) if row is not None]
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -94,11 +95,12 @@ class CountedWords:
 
 
 def sentences(text: str) -> Iterator[list[str]]:
-    """Words in lower case; an apostrophe is always the straight one, and a word's _emphasis_ is no part of it."""
-    for paragraph in _EMPTY_LINE.split(text.replace("’", "'")):
-        for sentence in sentences_of(paragraph):
-            words = (word.text.strip("_").lower() for word in sentence)
-            yield [word for word in words if word and word[0].isalnum()]
+    """Words in lower case; an apostrophe is always the straight one, and the marks of _emphasis_ are no part of one."""
+    text = text.replace("’", "'")
+    if "_" in text:
+        text = _EMPHASIS.sub("", text)
+    for paragraph in _EMPTY_LINE.split(text):
+        yield from lowercase_sentences(paragraph)
 
 
 def _too_few(ranked: list[tuple[str, int]], min_count: int, most: int) -> str:

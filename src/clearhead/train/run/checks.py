@@ -18,6 +18,7 @@ from clearhead.train.engine.optim import optimizer
 from clearhead.train.engine.schedules import schedule
 from clearhead.train.objectives import Objective, objective_class, options_of
 from clearhead.train.recipe import Recipe
+from clearhead.train.run.embeddings import check_embeddings
 from clearhead.train.run.inputs import RunInputs
 from clearhead.train.run.kept_sources import GoneSource
 from clearhead.train.run.model import model_shape
@@ -40,6 +41,8 @@ def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     if source_tokenizer is None and getattr(inputs.tokenizer, "separate_vocabs", False):
         source_tokenizer = inputs.tokenizer
     _check_source_tokenizer(kind, model, source_tokenizer)
+    if inputs.embeddings is not None:
+        check_embeddings(model, inputs.embeddings, inputs.tokenizer)
     chosen = recipe.schedule
     options = {"width": model.config.hidden_size} if chosen.name == "noam" else {}
     schedule(chosen.name, recipe.steps or ENDLESS, chosen.warmup, recipe.final_lr, **options | chosen.options)
@@ -76,9 +79,11 @@ def _check_direct(recipe: Recipe, kind: type[Objective]) -> None:
                 f"{key} is {value!r}, and {kind.name} moves the weights word by word on the CPU, by plain SGD: set "
                 f"{key}={said}."
             )
-    if recipe.model.start or recipe.model.student_of:
-        raise ConfigError(f"{kind.name} begins with random vectors: set model.family=word-vectors, and no model.start.")
-    if recipe.model.config:
+    model = recipe.model
+    if model.start or model.student_of or model.embeddings:
+        raise ConfigError(f"{kind.name} begins with random vectors: set model.family=word-vectors, and neither "
+                          "model.start nor model.embeddings.")  # fmt: skip
+    if model.config:
         raise ConfigError(f"{kind.name} says itself how large its table is: leave model.config out. The width of the "
                           "vectors is objective.vector_size.")  # fmt: skip
     if recipe.deterministic and recipe.objective.get("threads") != 1:
