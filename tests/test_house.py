@@ -68,7 +68,15 @@ def test_imports_go_down(path):
 
 
 # The rooms inside train, in the same way: data knows no objective, objectives no loop, the engine no recipe.
-TRAIN_FLOORS = [{"data"}, {"objectives"}, {"engine"}, {"recipe"}, {"recipe_files"}, {"run"}, {"__init__"}]
+TRAIN_FLOORS = [
+    {"data", "word_vectors"},
+    {"objectives"},
+    {"engine"},
+    {"recipe"},
+    {"recipe_files"},
+    {"run"},
+    {"__init__"},
+]
 TRAIN_FLOOR = {room: n for n, rooms in enumerate(TRAIN_FLOORS) for room in rooms}
 
 

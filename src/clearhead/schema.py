@@ -148,19 +148,24 @@ class Mismatch(Exception):
 def fields_of(cls: type) -> dict[str, Field]:
     """The fields of a dataclass: type and default as it declares them, the rest from `Annotated[…, Field(…)]`."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {f.name: _field(f, hints[f.name]) for f in dataclasses.fields(cls)}
+    fields = {}
+    for declared in dataclasses.fields(cls):
+        factory = declared.default_factory
+        default = declared.default if factory is dataclasses.MISSING else factory()
+        fields[declared.name] = field_of(declared.name, hints[declared.name], default)
+    return fields
 
 
-def _field(declared: dataclasses.Field[Any], hint: Any) -> Field:
-    declared_field = Field()
+def field_of(name: str, hint: Any, default: Any = dataclasses.MISSING) -> Field:
+    """One field, from its type: plain, or `Annotated[…, Field(…)]`.
+
+    default   dataclasses.MISSING: there is none, so that None does not pass for it
+    """
+    declared = Field()
     if get_origin(hint) is Annotated:
-        declared_field = next((part for part in hint.__metadata__ if isinstance(part, Field)), declared_field)
+        declared = next((part for part in hint.__metadata__ if isinstance(part, Field)), declared)
         hint = get_args(hint)[0]
-    default = declared.default
-    if declared.default_factory is not dataclasses.MISSING:
-        default = declared.default_factory()
-    # Without a default it is dataclasses.MISSING, so that None does not pass for it.
-    return dataclasses.replace(declared_field, name=declared_field.name or declared.name, type=hint, default=default)
+    return dataclasses.replace(declared, name=declared.name or name, type=hint, default=default)
 
 
 def check_names(names: Iterable[Any], known: Iterable[str], whose: str, error: MakeError = InputError) -> None:

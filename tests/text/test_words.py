@@ -1,10 +1,12 @@
 """Texts as words and sentences, and words as characters: the rules, the places, the vocabulary of a language model."""
 
+import random
+
 import pytest
 
 from clearhead.errors import InputError, TokenizerError
 from clearhead.text.characters import CharacterCodec
-from clearhead.text.words import sentences_of, words_of
+from clearhead.text.words import lowercase_sentences, sentences_of, words_of
 
 
 @pytest.mark.parametrize(
@@ -90,3 +92,14 @@ def test_what_cannot_be_a_codec():
         CharacterCodec().word_ids(["a"])
     with pytest.raises(InputError, match="must be a list of words"):
         CharacterCodec()([["a"], 3])
+
+
+def test_the_quick_way_finds_the_same_sentences():
+    words = "Mr Dr J I word don't O'B DON'T 3.14 12:30 A-B 中 文 İ e.g".split()
+    signs = ". . ... ! ? ?! … \" ' ’ ” ) ] ( “ , ; - -- 。".split()
+    parts = [*words, *signs, "\n", *" " * 6]
+    draw = random.Random(1)
+    for _ in range(4000):
+        text = "".join(draw.choices(parts, k=draw.randint(1, 14)))
+        wanted = [[word.text.lower() for word in one if word.text[0].isalnum()] for one in sentences_of(text)]
+        assert lowercase_sentences(text) == [words for words in wanted if words], text

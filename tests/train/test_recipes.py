@@ -87,6 +87,9 @@ SETTINGS = {
         "model.config.embedding_size=16", "model.config.readout_size=16", "model.config.hidden_size=32",
         "batch.tokens=256", "data.valid={{source: {data}/b.en, target: {data}/b.de}}", "data.validation_fraction=0",
     ],
+    "word-vectors": [
+        "data.train={data}/text.txt", "data.validation_fraction=0.1", "objective.vector_size=8", "epochs=1",
+    ],
     "elmo": [
         "data.train={data}/text.txt", "data.validation_fraction=0.1", "tokenizer.vocab_size=40", "batch.tokens=128",
         "epochs=0.3", "model.config={{lstm_size: 16, projection_size: 8, filters: [[1, 8], [2, 8]], num_highways: 1}}",
@@ -140,6 +143,7 @@ VERBS_OF = {
     "finetune-gpt2": writes,
     "translation": writes,
     "rnn-translation": writes,
+    "word-vectors": lambda pipe: pipe["cat"].shape == (8,) and len(pipe.nearest("cat", k=3)) == 3,
     "elmo": lambda pipe: pipe.embed_words([["The", "cat"]]).shape == (1, 2, 2, 16),
     "bert-pretraining": lambda pipe: len(pipe.fill("The [MASK] sees the dog.")[0]) == 5,
     "classification": lambda pipe: (

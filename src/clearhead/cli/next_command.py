@@ -42,6 +42,8 @@ def next_command(recipe: Recipe, model: Path) -> str:
         line = f'fill "The cat {load_tokenizer(model).mask_token} on the mat."'
     elif name.startswith("sentence-") or name == "bidirectional-lm":
         line = 'embed "A cat." "A kitten." "Stock prices."'
+    elif name == "word-vectors":
+        line = f'vectors "{_asked(model)}"'
     elif name == "seq2seq":
         line = f'{_verb(model)} "Your text here." --num-beams 4'
     elif name == "classification":
@@ -49,6 +51,16 @@ def next_command(recipe: Recipe, model: Path) -> str:
     else:
         line = _LINES[name]
     return f"clearhead {line} -m {_quoted(model)}"
+
+
+def _asked(model: Path) -> str:
+    """The best-known question to word vectors, where they know its words; else a common word of some length."""
+    from clearhead.text.word_vectors import Words
+
+    words = Words.load(model)
+    if all(word in words for word in ("king", "man", "woman")):
+        return "king - man + woman"
+    return next((word for word in words if len(word) > 4), words[0])
 
 
 def _verb(model: Path) -> str:

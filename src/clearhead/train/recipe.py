@@ -47,6 +47,7 @@ class ModelRecipe:
     family: str | None = None
     preset: str | None = None  # a published size of the family
     config: dict[str, Any] = field(default_factory=dict)  # configuration values, on top of the preset's
+    embeddings: str | None = None  # word vectors that its tokens begin with: a shipped name, a file, a folder
     task: str | None = None  # by default what the objective needs
     ignore_options: list[str] = field(default_factory=list)
 
@@ -64,6 +65,7 @@ class TokenizerRecipe:
     add_words: MaybeCount = None
     vocab_size: Annotated[int, Field(least=1, most=10_000_000)] = 8192
     lowercase: bool | None = None
+    min_count: MaybeCount = None  # a word (of bpe: a merge) must come so often; by default 2, for word vectors 5
     special_tokens: list[str] = field(default_factory=list)
 
 
@@ -102,6 +104,7 @@ class ScheduleRecipe:
     name: str = "cosine"
     warmup: Annotated[float, Field(least=0)] = 0.0  # steps; below 1: a share of all steps
     final: Annotated[float, Field(least=0, most=1)] = 0.0  # where the rate ends, as a share of its peak
+    min_lr: MaybePositive = None  # the same as a rate
     options: dict[str, Any] = field(default_factory=dict)  # what a schedule takes beside (train/engine/schedules.py)
 
 
@@ -168,6 +171,11 @@ class Recipe:
         "data.train", "data.valid", "data.test",  # their content is compared, wherever it lies now
     )  # fmt: skip
 
+    @property
+    def final_lr(self) -> float:
+        """Where the learning rate ends, as a share of the highest."""
+        return self.schedule.final if self.schedule.min_lr is None else self.schedule.min_lr / self.optimizer.lr
+
     def extends(self, other: Recipe) -> bool:
         """Whether it is to train longer than another, and says so in the same way."""
         pairs = ((self.steps, other.steps), (self.epochs, other.epochs))
@@ -205,6 +213,8 @@ def check_recipe(recipe: Recipe, name: str) -> None:
     must(bool(model.family) or not model.preset, f"model.preset is a size to begin with; {origin} has one already.")
     must(not (model.student_of and model.config), "a student has the configuration of the model that it is a part of: "
          "leave model.config out. How many layers it has is said by model.layers.")  # fmt: skip
+    must(bool(model.family) or not model.embeddings, f"{origin} has learnt its own vectors for words: model.embeddings "
+         "is for random weights (model.family).")  # fmt: skip
     must(bool(model.student_of) or model.layers is None, "model.layers are those of a student (model.student_of); "
          "else write model.config.num_hidden_layers.")  # fmt: skip
     must(model.student_of != "teacher" or isinstance(recipe.objective.get("teacher"), str), "model.student_of is the "
@@ -218,7 +228,7 @@ def check_recipe(recipe: Recipe, name: str) -> None:
          "is no tokenizer: set tokenizer.kind=bpe (wordpiece, unigram), or tokenizer.start to take one.")  # fmt: skip
     must(bool(model.start) or not tokenizer.add_words, "tokenizer.add_words is for the vocabulary of a starting model "
          "(model.start).")  # fmt: skip
-    for key in ("vocab_size", "lowercase", "special_tokens"):
+    for key in ("vocab_size", "lowercase", "min_count", "special_tokens"):
         unused = not tokenizer.kind and getattr(tokenizer, key) != getattr(TokenizerRecipe(), key)
         must(not unused, f"tokenizer.{key} is for a tokenizer that is trained (tokenizer.kind); this one is taken as "
              "it is: leave it out.")  # fmt: skip
@@ -227,6 +237,10 @@ def check_recipe(recipe: Recipe, name: str) -> None:
          "out, or set optimizer.name=muon.")  # fmt: skip
     must(optimizer.unfreeze_every is None or optimizer.unfreeze_epochs is None, "give either optimizer.unfreeze_every "
          "(steps) or optimizer.unfreeze_epochs.")  # fmt: skip
+    must(recipe.schedule.min_lr is None or not recipe.schedule.final, "give either schedule.min_lr (a rate) or "
+         "schedule.final (a share of optimizer.lr).")  # fmt: skip
+    must((recipe.schedule.min_lr or 0) <= optimizer.lr, f"schedule.min_lr is {recipe.schedule.min_lr}, where the rate "
+         f"ends: it cannot be above optimizer.lr, {optimizer.lr}.")  # fmt: skip
     averages = optimizer.name == "nt-asgd"
     must(averages or optimizer.non_monotone == OptimizerRecipe().non_monotone, "optimizer.non_monotone is NT-ASGD's: "
          "leave it out, or set optimizer.name=nt-asgd.")  # fmt: skip

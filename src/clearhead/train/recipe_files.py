@@ -14,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 
 from clearhead.errors import ConfigError
 from clearhead.schema import build, near_key, paths_of
+from clearhead.train.objectives import OBJECTIVES, objective_class, options_of
 from clearhead.train.recipe import Recipe, check_recipe
 
 _MOST_VALUES = 1_000_000
@@ -149,7 +150,7 @@ def set_value(table: dict[str, Any], setting: str) -> None:
     if not equals or not key.strip():
         raise ConfigError(f"{setting!r} is no setting. Write key=value, for instance optimizer.lr=1e-4.")
     *path, last = key.strip().split(".")
-    kind = _type_at([*path, last], setting)
+    kind = _type_at([*path, last], setting, table)
     for part in path:
         inner = table.get(part)
         if inner is None:
@@ -171,17 +172,28 @@ def parse_value(text: str, name: str) -> Any:
     return _copied(_parse(text, name), name)
 
 
-def _type_at(path: list[str], setting: str) -> Any:
-    """The type of the field that a path leads to; None where it leads into a free table."""
+def _type_at(path: list[str], setting: str, recipe: Mapping[str, Any]) -> Any:
+    """The type of the field that a path leads to; None where it leads into a free table.
+
+    recipe   what the rest of it says, for a hint
+    """
     kind: Any = Recipe
     for n, part in enumerate(path):
         table = next((option for option in (kind, *get_args(kind)) if is_dataclass(option)), None)
         if table is not None and part not in get_type_hints(table):
-            raise _unknown(setting, ".".join(path[: n + 1]), get_type_hints(table))
+            raise _unknown(setting, ".".join(path[: n + 1]), get_type_hints(table), _objective_options(recipe))
         kind = get_type_hints(table)[part] if table is not None else None
     return kind
 
 
-def _unknown(name: str, key: str, known: Iterable[str]) -> ConfigError:
-    near = near_key(key, known, paths_of(Recipe))
+def _objective_options(recipe: Mapping[str, Any]) -> list[str]:
+    """What its objective takes, where it names one that there is: "objective.window" …"""
+    objective = recipe.get("objective")
+    name = objective.get("name") if isinstance(objective, Mapping) else objective
+    known = isinstance(name, str) and name in OBJECTIVES
+    return [f"objective.{option}" for option in options_of(objective_class(str(name)))] if known else []
+
+
+def _unknown(name: str, key: str, known: Iterable[str], options: list[str]) -> ConfigError:
+    near = near_key(key, known, [*paths_of(Recipe), *options])
     return ConfigError(f"{name}: unknown key {key!r}.{near} There is: {', '.join(sorted(known))}.")

@@ -289,7 +289,9 @@ def _numbers(history: RunHistory) -> list[tuple[str, str]]:
         return []
     units = f"{history.begin.get('unit', 'unit')}s"
     numbers = [(name.replace("_", " "), number(value)) for name, value in step.get("terms", {}).items()]
-    numbers += [("learning rate", power(step["lr"])), ("gradient norm", number(step["grad_norm"]))]
+    numbers.append(("learning rate", power(step["lr"])))
+    if "grad_norm" in step:
+        numbers.append(("gradient norm", number(step["grad_norm"])))
     numbers.append((f"{units} a second", f"{step['units_per_second']:,.0f}"))
     if "mfu" in step:
         numbers.append(("MFU", f"{step['mfu']:.1%}"))
@@ -364,7 +366,8 @@ def line_of(event: Event, unit: str = "unit") -> str | None:
         return words + (f". Going on from {at}." if event["step"] else "")
     if kind == "step":
         parts = [f"{at} of {int(event['steps']):,}", f"loss {number(event['loss'])}"]
-        parts += [f"lr {power(event['lr'])}", f"grad norm {number(event['grad_norm'])}"]
+        parts.append(f"lr {power(event['lr'])}")
+        parts += [f"grad norm {number(event['grad_norm'])}"] if "grad_norm" in event else []
         parts += [f"{event['units_per_second']:,.0f} {unit}s/s", f"{duration(event['eta'])} left"]
         return "  ".join(parts)
     if kind == "evaluation":

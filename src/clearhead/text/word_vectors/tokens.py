@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.word_vectors.words import Words
 
 INSIDE = "##"  # before a piece that goes on inside a word, as WordPiece writes it
+
+
+def matching_words(tokenizer: Tokenizer, words: Words) -> tuple[list[int], list[int]]:
+    """The tokens that are words of a table, and their rows in it. A token that the table does not know as it is written
+    is looked for in small letters, and with a capital."""
+    special = set(tokenizer.all_special_ids)
+    tokens, rows = [], []
+    for n, text in enumerate(token_words(tokenizer)):
+        if n in special or not text or (text.startswith(INSIDE) and text != INSIDE):
+            continue
+        forms = dict.fromkeys((text, text.lower(), text.capitalize(), text.upper()))
+        row = next((row for form in forms if (row := words.find(form)) >= 0), None)
+        if row is not None:
+            tokens.append(n)
+            rows.append(row)
+    return tokens, rows
 
 
 def token_words(tokenizer: Tokenizer) -> list[str]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -74,6 +74,8 @@ class Loop:
     evaluate    measures held-out data; None: there is none
     sample      what the model makes of a prompt, to be read, in the main process; None: none is wanted
     """
+
+    has_gradients: ClassVar[bool] = True
 
     module: nn.Module
     objective: Objective
@@ -243,7 +245,7 @@ class Loop:
             "steps": self.options.steps,
             "loss": float(totals.mean()),
             "lr": self._lr,
-            "grad_norm": float(norms.mean()),
+            **({"grad_norm": float(norms.mean())} if self.has_gradients else {}),
             "units": self.progress.units,
             "units_per_second": speed,
             "seconds": self.progress.seconds,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING
 from typing import Any, get_type_hints
 
 from clearhead.errors import ConfigError, did_you_mean
-from clearhead.schema import Field
+from clearhead.schema import field_of
 from clearhead.train.data.types import Batch, Example, Record
 from clearhead.train.objectives.base import Objective
 
@@ -36,6 +35,7 @@ OBJECTIVES = {
     "gpt-entailment": "gpt_tasks:GPTEntailment",
     "gpt-similarity": "gpt_tasks:GPTSimilarity",
     "gpt-multiple-choice": "gpt_tasks:GPTMultipleChoice",
+    "word-vectors": "word_vectors:WordVectorTraining",
     "distillation": "distillation:Distillation",
     "classification-distillation": "distillation:ClassificationDistillation",
     "sentence-softmax": "sentence_pairs:SentenceSoftmax",
@@ -82,8 +82,7 @@ def typed_options(kind: type[Objective], options: Mapping[str, Any]) -> dict[str
     def error(sentence: str) -> ConfigError:
         return ConfigError(f"the objective {kind.name}: {sentence}")
 
-    fields = {key: Field(name=key, type=types[key], default=MISSING) for key in options}
-    return {key: fields[key].check(value, spelled=True, error=error) for key, value in options.items()}
+    return {key: field_of(key, types[key]).check(value, spelled=True, error=error) for key, value in options.items()}
 
 
 def options_of(kind: type[Objective]) -> dict[str, inspect.Parameter]:
@@ -93,7 +92,7 @@ def options_of(kind: type[Objective]) -> dict[str, inspect.Parameter]:
         if "__init__" not in cls.__dict__ or cls is object:
             continue
         parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
-        types = get_type_hints(cls.__init__)  # type: ignore[misc]
+        types = get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
         keyword_only = [p.replace(annotation=types[p.name]) for p in parameters if p.kind is p.KEYWORD_ONLY]
         known |= {p.name: p for p in keyword_only if p.name not in known}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):

@@ -39,6 +39,8 @@ class Objective:
     columns   what a record must hold
     blocks    the examples are documents; the data is cut into blocks of `block_length` units across them
     streams   the examples are documents; a batch's rows read on in them from step to step (train/data/streams.py)
+    keeps_last_block   with blocks: what does not fill the last one is learnt from too
+    moves_weights      it learns by `learn`, without gradients: the loop calls that in place of `losses`
     jitter    with streams: whether what is read at once differs in length from step to step
     codec_kinds       what can be trained on the text as its codec (`tokenizer.kind` in a recipe)
     length_column     the column whose length an example has, for batches of like lengths; None: its longest
@@ -58,6 +60,8 @@ class Objective:
     columns: ClassVar[tuple[str, ...]] = ("text",)
     blocks: ClassVar[bool] = False
     streams: ClassVar[bool] = False
+    keeps_last_block: ClassVar[bool] = False
+    moves_weights: ClassVar[bool] = False
     jitter: bool = False
     codec_kinds: ClassVar[tuple[str, ...]] = ()
     length_column: ClassVar[str | None] = None
@@ -88,7 +92,7 @@ class Objective:
     @classmethod
     def train_codec(
         cls, texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool | None = None,
-        special_tokens: Sequence[str] = (), show_progress: bool = True,
+        special_tokens: Sequence[str] = (), min_count: int | None = None, show_progress: bool = True,
     ) -> Any:  # fmt: skip
         """One of its `codec_kinds`, made from the training text."""
         raise NotImplementedError
@@ -185,6 +189,10 @@ class Objective:
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The mean of each term over what it counts."""
         return {"loss": model(**self.model_inputs(batch)).loss}
+
+    def learn(self, module: nn.Module, batch: Batch, lr: float, seed: int) -> float:
+        """With `moves_weights`: move them by this batch at this rate; the mean loss. All draws come from the seed."""
+        raise NotImplementedError
 
     # ---- what it carries from step to step, where it does
 

@@ -56,10 +56,13 @@ class BidirectionalLM(Objective):
     @classmethod
     def train_codec(
         cls, texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool | None = None,
-        special_tokens: Sequence[str] = (), show_progress: bool = True,
+        special_tokens: Sequence[str] = (), min_count: int | None = None, show_progress: bool = True,
     ) -> CharacterCodec:  # fmt: skip
         if lowercase or special_tokens:
             raise InputError("Words are kept as they are written: leave tokenizer.lowercase and special_tokens out.")
+        if min_count is not None:
+            raise InputError("The words that can be guessed are the commonest, so many as tokenizer.vocab_size says: "
+                             "leave tokenizer.min_count out.")  # fmt: skip
         return CharacterCodec.train(texts, vocab_size)
 
     @classmethod

@@ -56,12 +56,16 @@ class TextObjective(Objective):
     @classmethod
     def train_codec(
         cls, texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool | None = None,
-        special_tokens: Sequence[str] = (), show_progress: bool = True,
+        special_tokens: Sequence[str] = (), min_count: int | None = None, show_progress: bool = True,
     ) -> Tokenizer:  # fmt: skip
+        if min_count is not None and kind == "unigram":
+            raise InputError("A unigram vocabulary is cut down by likelihood, not by counts: leave tokenizer.min_count "
+                             "out.")  # fmt: skip
+        often = {} if min_count is None else {"min_frequency": min_count}
         own = [token for name, token in cls.special_tokens.items() if name not in BROUGHT[kind]]
         made = train_tokenizer(
             texts, kind, vocab_size, lowercase=lowercase, special_tokens=[*special_tokens, *cls.extra_tokens(), *own],
-            show_progress=show_progress,
+            show_progress=show_progress, **often,
         )  # fmt: skip
         cls.finish_tokenizer(made)
         return made

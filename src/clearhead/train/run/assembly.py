@@ -17,6 +17,7 @@ from clearhead.pipeline import Pipeline
 from clearhead.train.data import Loader, Order
 from clearhead.train.engine import lora
 from clearhead.train.engine.checkpoints import Checkpoints
+from clearhead.train.engine.direct_loop import DirectLoop
 from clearhead.train.engine.ema import EMA, TriggeredAverage
 from clearhead.train.engine.evaluation import Evaluation
 from clearhead.train.engine.flops import peak_flops_per_second, training_flops
@@ -113,11 +114,14 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
         gradient_accumulation_steps=micro_steps, device=world.device, workers=recipe.data.workers,
     )  # fmt: skip
     options = _loop_options(recipe, world, model, steps, order.steps_per_epoch())
+    if objective.moves_weights:
+        options.peak_flops = 0.0  # its arithmetic is no product of matrices
     evaluation = Evaluation(
         module, objective, data.examples, data.orders, world, seed=recipe.seed, dtype=options.dtype,
         is_compiled=recipe.compile,
     )  # fmt: skip
-    loop = Loop(
+    loop_class = DirectLoop if objective.moves_weights else Loop
+    loop = loop_class(
         wrapped, objective, loader, opt, options,
         _checkpoints(recipe, folder, world, objective, model), world,
         _before_step(recipe, module, opt, steps, order, model.config.hidden_size),
@@ -171,7 +175,7 @@ def _before_step(
     options = dict(recipe.schedule.options)
     if recipe.schedule.name == "noam":
         options.setdefault("width", width)
-    lr_factor = schedule(recipe.schedule.name, steps, recipe.schedule.warmup, recipe.schedule.final, **options)
+    lr_factor = schedule(recipe.schedule.name, steps, recipe.schedule.warmup, recipe.final_lr, **options)
 
     def before(step: int) -> float:
         if unfreezing is not None:

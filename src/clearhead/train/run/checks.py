@@ -16,8 +16,9 @@ from clearhead.train.engine import lora
 from clearhead.train.engine.freezing import freeze
 from clearhead.train.engine.optim import optimizer
 from clearhead.train.engine.schedules import schedule
-from clearhead.train.objectives import Objective, options_of
+from clearhead.train.objectives import Objective, objective_class, options_of
 from clearhead.train.recipe import Recipe
+from clearhead.train.run.embeddings import check_embeddings
 from clearhead.train.run.inputs import RunInputs
 from clearhead.train.run.kept_sources import GoneSource
 from clearhead.train.run.model import model_shape
@@ -29,6 +30,8 @@ ENDLESS = 10**9  # steps, where their number is not known yet
 def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     """An error, if anything is wrong."""
     check_test(recipe, kind, "test" in inputs.sources)
+    if kind.moves_weights:
+        _check_direct(recipe, kind)
     vocab_size = recipe.tokenizer.vocab_size if inputs.tokenizer is None else len(inputs.tokenizer.target)
     if recipe.tokenizer.add_words and inputs.tokenizer is not None:
         word_list(inputs.tokenizer)
@@ -38,9 +41,11 @@ def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     if source_tokenizer is None and getattr(inputs.tokenizer, "separate_vocabs", False):
         source_tokenizer = inputs.tokenizer
     _check_source_tokenizer(kind, model, source_tokenizer)
+    if inputs.embeddings is not None:
+        check_embeddings(model, inputs.embeddings, inputs.tokenizer)
     chosen = recipe.schedule
     options = {"width": model.config.hidden_size} if chosen.name == "noam" else {}
-    schedule(chosen.name, recipe.steps or ENDLESS, chosen.warmup, chosen.final, **options | chosen.options)
+    schedule(chosen.name, recipe.steps or ENDLESS, chosen.warmup, recipe.final_lr, **options | chosen.options)
     if recipe.evaluation.sample is not None:
         kind.check_sampling(model)
     if recipe.lora is not None:
@@ -50,6 +55,40 @@ def check_run(recipe: Recipe, kind: type[Objective], inputs: RunInputs) -> None:
     optimizer(model, recipe.optimizer.name, lr=recipe.optimizer.lr)
     for source in (source for source in inputs.sources.values() if not isinstance(source, GoneSource)):
         check_columns(kind.columns, next(iter(source.records())))
+
+
+def _check_direct(recipe: Recipe, kind: type[Objective]) -> None:
+    """An objective that moves the weights itself has no use for what works on gradients, or on a GPU."""
+    optimizer, plain = recipe.optimizer, Recipe()
+    needed = {
+        "optimizer.name": (optimizer.name, "sgd"),
+        "optimizer.weight_decay": (optimizer.weight_decay, 0),
+        "optimizer.max_grad_norm": (optimizer.max_grad_norm, None),
+        "batch.gradient_accumulation_steps": (recipe.batch.gradient_accumulation_steps, 1),
+        "device": (recipe.device or "cpu", "cpu"),
+        "precision": (recipe.precision or "fp32", "fp32"),
+    }
+    for key in ("layer_decay", "freeze", "unfreeze_every", "unfreeze_epochs"):
+        needed[f"optimizer.{key}"] = (getattr(optimizer, key), getattr(plain.optimizer, key))
+    for key in ("lora", "ema", "compile", "gradient_checkpointing", "loss_chunk_size"):
+        needed[key] = (getattr(recipe, key), getattr(plain, key))
+    for key, (value, only) in needed.items():
+        if value != only:
+            said = "null" if only is None else str(only).lower() if isinstance(only, bool) else only
+            raise ConfigError(
+                f"{key} is {value!r}, and {kind.name} moves the weights word by word on the CPU, by plain SGD: set "
+                f"{key}={said}."
+            )
+    model = recipe.model
+    if model.start or model.student_of or model.embeddings:
+        raise ConfigError(f"{kind.name} begins with random vectors: set model.family=word-vectors, and neither "
+                          "model.start nor model.embeddings.")  # fmt: skip
+    if model.config:
+        raise ConfigError(f"{kind.name} says itself how large its table is: leave model.config out. The width of the "
+                          "vectors is objective.vector_size.")  # fmt: skip
+    if recipe.deterministic and recipe.objective.get("threads") != 1:
+        raise ConfigError("Several threads at one table do not come out the same twice: deterministic=true needs "
+                          "objective.threads=1.")  # fmt: skip
 
 
 def check_test(recipe: Recipe, kind: type[Objective], has_test: bool) -> None:
@@ -98,6 +137,11 @@ def _check_source_tokenizer(kind: type[Objective], model: Model, tokenizer: Toke
 
 
 def check_distribution(recipe: Recipe) -> None:
+    if objective_class(recipe.objective["name"]).moves_weights:
+        raise ConfigError(
+            f"{recipe.objective['name']} is learnt by one process, in several threads (objective.threads): leave "
+            "torchrun out."
+        )
     if recipe.distribute == "fsdp" and (recipe.optimizer.unfreeze_every or recipe.optimizer.unfreeze_epochs):
         raise ConfigError(
             "Gradual unfreezing changes which weights learn while the run goes on, and FSDP settles that at "

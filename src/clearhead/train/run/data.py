@@ -59,7 +59,7 @@ def _examples(recipe: Recipe, part: str, table: Table, objective: Objective) -> 
         return Streams(table, rows, length, seed=recipe.seed, jitter=objective.jitter, name=name)
     if not objective.blocks:
         return table
-    return Blocks(table, objective.block_length, keep_last=part != "train", name=name)
+    return Blocks(table, objective.block_length, keep_last=part != "train" or objective.keeps_last_block, name=name)
 
 
 def _rows(recipe: Recipe, part: str) -> int | None:

@@ -10,11 +10,13 @@ from typing import Any
 from clearhead import hub, pipeline
 from clearhead.errors import InputError
 from clearhead.hub.adapter import is_adapter
+from clearhead.pipeline.word_vectors import WordVectors
 from clearhead.text import Tokenizer, has_tokenizer
 from clearhead.text.characters import VOCABULARY
 from clearhead.train.data import Source, open_source
 from clearhead.train.objectives import Objective, objective_class
 from clearhead.train.recipe import DataRecipe, Recipe
+from clearhead.train.run.embeddings import load_embeddings
 from clearhead.train.run.kept_sources import kept_sources
 
 
@@ -25,12 +27,14 @@ class RunInputs:
     start              the folder of the checkpoint to go on from, or that the student is a part of
     tokenizer          None: it is still to be trained
     source_tokenizer   of the recipe, for a source with a vocabulary of its own
+    embeddings         word vectors that the model's tokens begin with
     """
 
     sources: dict[str, Source]
     start: Path | None
     tokenizer: Any  # whatever codec the objective reads with
     source_tokenizer: Tokenizer | None
+    embeddings: WordVectors | None = None
 
 
 def open_inputs(recipe: Recipe, folder: Path) -> RunInputs:
@@ -49,7 +53,9 @@ def open_inputs(recipe: Recipe, folder: Path) -> RunInputs:
     tokenizer = _codec_at(taken_from, kind) if taken_from and not recipe.tokenizer.kind else None
     source = recipe.objective.get("source_tokenizer")
     source_tokenizer = _codec_at(source, kind) if source is not None else None
-    return RunInputs(open_sources(recipe.data, kept_sources(folder)), start, tokenizer, source_tokenizer)
+    embeddings = load_embeddings(recipe.model.embeddings, folder)
+    sources = open_sources(recipe.data, kept_sources(folder))
+    return RunInputs(sources, start, tokenizer, source_tokenizer, embeddings)
 
 
 def open_sources(data: DataRecipe, kept: Mapping[str, Source]) -> dict[str, Source]:

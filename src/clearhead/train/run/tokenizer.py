@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clearhead.errors import ConfigError
 from clearhead.files import atomic_folder, remove_parts
 from clearhead.text import Tokenizer
+from clearhead.text.builders.corpus import progress
 from clearhead.text.builders.word_list import WordList, count_words, most_frequent, word_tokenizer
 from clearhead.train.data import Source
 from clearhead.train.engine.world import World
@@ -19,6 +21,7 @@ from clearhead.train.recipe import Recipe, TokenizerRecipe
 from clearhead.train.run.folder import has_begun
 from clearhead.train.run.inputs import RunInputs
 
+SMALL = 2e6  # bytes; the words of less than this are counted in a moment
 LEAST = 3  # times that a word must come to get a place in a vocabulary
 
 
@@ -31,7 +34,8 @@ def objective_for(recipe: Recipe, inputs: RunInputs, tokenizer: Any) -> Objectiv
 
 def stand_in(recipe: TokenizerRecipe, kind: type[Objective]) -> Any:
     """In place of a codec that is still to be trained: with it an objective's options can be checked."""
-    return _train(recipe, kind, iter(["a"]), show_progress=False)
+    seldom = replace(recipe, min_count=None if recipe.min_count is None else 1)
+    return _train(seldom, kind, iter(["a b"] * 5), show_progress=False)
 
 
 def train_or_load(
@@ -46,8 +50,10 @@ def train_or_load(
     if world.is_main and origin.is_file() and origin.read_text() != data and not has_begun(folder):
         shutil.rmtree(own)  # the text was another one when the run could not begin
     if not own.is_dir() and world.is_main:
-        texts = (text for record in source.records() for text in kind.texts_of(record))
-        made = _train(recipe, kind, texts) if base is None else _with_words(base, recipe.add_words or 0, texts)
+        counted = recipe.kind == "words" or base is not None  # in Python: it takes a while
+        with progress(counted and (source.size or 0) > SMALL, source.size) as advance:
+            texts = (text for record in source.records(advance) for text in kind.texts_of(record))
+            made = _train(recipe, kind, texts) if base is None else _with_words(base, recipe.add_words or 0, texts)
         remove_parts(own)
         with atomic_folder(own) as part:
             made.save(part)
@@ -82,5 +88,5 @@ def _train(recipe: TokenizerRecipe, kind: type[Objective], texts: Iterable[str],
         raise ConfigError(f"tokenizer.kind is {recipe.kind}, which {kind.name} does not read. {known}.")
     return kind.train_codec(
         texts, recipe.kind, recipe.vocab_size, lowercase=recipe.lowercase, special_tokens=recipe.special_tokens,
-        show_progress=show_progress,
+        min_count=recipe.min_count, show_progress=show_progress,
     )  # fmt: skip

@@ -27,6 +27,7 @@ from clearhead.train.recipe_files import read_recipe
 from clearhead.train.run.assembly import RunParts, assemble
 from clearhead.train.run.checks import check_distribution, check_run, shared_files
 from clearhead.train.run.data import prepare_data
+from clearhead.train.run.embeddings import start_from
 from clearhead.train.run.export import finish
 from clearhead.train.run.folder import check_same_recipe, has_begun, locked, remember_recipe
 from clearhead.train.run.inputs import open_inputs
@@ -64,8 +65,9 @@ def train(
     folder = hub.user_path(recipe.out)
     if is_distributed():
         check_distribution(recipe)
+    device = "cpu" if objective_class(recipe.objective["name"]).moves_weights else recipe.device
     bf16 = None if recipe.precision is None else recipe.precision == "bf16"
-    with join_world(recipe.device, sharded=recipe.distribute == "fsdp", bf16=bf16) as world:
+    with join_world(device, sharded=recipe.distribute == "fsdp", bf16=bf16) as world:
         return _train(recipe, folder, world, list(watchers))
 
 
@@ -104,9 +106,11 @@ def _train(original: Recipe, folder: Path, world: World, watchers: list[Watcher]
             keep_sources(folder, inputs.sources, objective)
         torch.manual_seed(recipe.seed)
         model = make_model(recipe.model, objective, inputs.start, len(tokenizer.target), world.init_device)
+        begins = [] if inputs.embeddings is None else [start_from(model, inputs.embeddings, tokenizer)]
         parts = assemble(recipe, folder, world, objective, data, model)
         notes = (
-            notes_on_gone(inputs.sources)
+            begins
+            + notes_on_gone(inputs.sources)
             + shared_files(inputs.sources)
             + objective.data_notes(data.tables["train"])
             + _notes(parts)

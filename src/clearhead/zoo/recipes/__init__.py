@@ -27,6 +27,7 @@ ORDER = [
     "finetune-gpt2",
     "translation",
     "rnn-translation",
+    "word-vectors",
     "elmo",
     "bert-pretraining",
     "classification",
