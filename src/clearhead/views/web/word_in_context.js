@@ -109,7 +109,9 @@ function tell(c, n) {
 function usesOn(c, space, light) {
   const { uses, places } = c.finding;
   const names = uses.map((use, n) => `${nameOf(c, n)} ${space < ROOMY ? "" : around(use)}`.trim());
-  const on = layout(places, names, space, { tall: Math.round(Math.min(400, Math.max(240, space * 0.6))) });
+  // what differs by less than a fiftieth of the vectors' length does not fill the plane: the same stays one point
+  const most = space / (0.02 * Math.hypot(...c.finding.vectors[0]) || 1);
+  const on = layout(places, names, space, { tall: Math.round(Math.min(400, Math.max(240, space * 0.6))), most });
   const { x, y } = on;
   const lines = svg("g", {});
   const marks = uses.map((_, n) => {
