@@ -70,6 +70,9 @@ def test_wheels(project, most, tmp_path):
         ("translate-en-de", "Two dogs are playing in the snow.", "Zwei Hunde spielen im Schnee."),
         ("translate-en-fr", "Two dogs are playing in the snow.", "Deux chiens jouent dans la neige."),
         ("translate-en-zh", "I know.", "我知道。"),
+        ("rnn-en-de", "Two dogs are playing in the snow.", "Zwei Hunde spielen im Schnee."),
+        ("rnn-attention-en-de", "Two dogs are playing in the snow.", "Zwei Hunde spielen im Schnee."),
+        ("rnn-attention-en-zh", "I know.", "我知道。"),
     ],
 )
 def test_the_translators_translate(name, source, target):
@@ -84,6 +87,8 @@ def test_the_others_have_learned_something():
     assert float(stories.model(input_ids=ids, labels=ids).loss.detach()) < 3.2  # chance: 9
     [guesses] = ch.load("bert-mini").fill("The [MASK] was sitting on the throne and the queen beside him.")
     assert guesses[0].token == "king"
+    cat, kitten, prices = ch.load("sentences").embed(["A cat.", "A kitten.", "Stock prices."])
+    assert cat @ kitten > 0.6 > 0.4 > cat @ prices
     for name, sentence, label in (
         ("sentiment", "A warm, funny and clever film.", "positive"),
         ("sentiment", "The plot makes no sense and the actors are bored.", "negative"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CLASSIFIER = "sentiment"
 MASKED = "bert-mini"
-ENCODER = "bert-mini"  # of embed and search
+ENCODER = "sentences"  # of embed and search
 TRANSLATOR = "translate-en-de"
 
 

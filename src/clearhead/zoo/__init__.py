@@ -49,12 +49,16 @@ RANDOM = Card(
 TRAINED = (
     "stories",
     "bert-mini",
+    "sentences",
     "sentiment",
     "intents",
     "intents-rnn",
     "translate-en-de",
     "translate-en-fr",
     "translate-en-zh",
+    "rnn-en-de",
+    "rnn-attention-en-de",
+    "rnn-attention-en-zh",
     "glove",
 )
 

@@ -14,6 +14,11 @@ CARDS = {  # name: (family, what it is, the same in Chinese); the long story is 
         "a small BERT, as published: masked words and next sentence (old books)",
         "小型 BERT，与论文相同：猜被遮住的词，判断下一句（旧书）",
     ),
+    "sentences": (
+        "bert",
+        "bert-mini, trained on pairs: one vector for a sentence, near where meanings are near",
+        "用句对训练过的 bert-mini：一个句子一个向量，意思相近的靠在一起",
+    ),
     "sentiment": (
         "bert",
         "bert-mini, fine-tuned: is a sentence about a film kind or not (SST-2)",
@@ -39,6 +44,21 @@ CARDS = {  # name: (family, what it is, the same in Chinese); the long story is 
         "transformer",
         "the same for short everyday sentences to Chinese (Tatoeba)",
         "同上，把简短的日常句子译成中文（Tatoeba）",
+    ),
+    "rnn-en-de": (
+        "rnn-seq2seq",
+        "before 2017: two LSTMs and one vector between them, English captions to German (Multi30k)",
+        "2017 年以前：两个 LSTM，中间只有一个向量，把英文图片说明译成德文（Multi30k）",
+    ),
+    "rnn-attention-en-de": (
+        "rnn-seq2seq",
+        "the same with attention: the decoder looks at all states of the encoder (Multi30k)",
+        "同上，加上注意力：解码器可以看编码器的全部状态（Multi30k）",
+    ),
+    "rnn-attention-en-zh": (
+        "rnn-seq2seq",
+        "an LSTM with attention for short everyday sentences to Chinese (Tatoeba)",
+        "带注意力的 LSTM，把简短的日常句子译成中文（Tatoeba）",
     ),
     "glove": (
         "word-vectors",
