@@ -146,7 +146,8 @@ def exists(where: str) -> bool:
         return True
     if table.is_dir() and any((table / "data").glob("*")):  # chunks, and nothing that says which of them count
         raise StoreError(say("retrieval.damaged", where=where, reason=f"{table.name}/_versions is empty"))
-    others = [path.name for path in sorted(folder.iterdir()) if path.name not in (LOCK, table.name)]
+    ours = (LOCK, table.name if table.is_dir() else LOCK)
+    others = [path.name for path in sorted(folder.iterdir()) if path.name not in ours]
     if others:
         raise StoreError(say("retrieval.other_files", where=where, files=others[:4]))
     return False
