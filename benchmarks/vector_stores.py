@@ -299,8 +299,9 @@ def main() -> None:
             folder.mkdir()
             row = child("build", name, data, folder, asked.threads) | child("search", name, data, folder, asked.threads)
             print(
-                f"| {name} | {row['build_s']:.1f} | {row['build_cpu']:.1f} | {row['build_mib']:,.0f} | {row['disk_mib']:,.0f} | "
-                f"{row['queries_s']:,.0f} | {row['queries_cpu']:,.0f} | {row['search_mib']:,.0f} | {row['recall']:.3f} |",
+                f"| {name} | {row['build_s']:.1f} | {row['build_cpu']:.1f} | {row['build_mib']:,.0f} | "
+                f"{row['disk_mib']:,.0f} | {row['queries_s']:,.0f} | {row['queries_cpu']:,.0f} | "
+                f"{row['search_mib']:,.0f} | {row['recall']:.3f} |",
                 flush=True,
             )
         print(f"load at the end {os.getloadavg()[0]:.1f}")

@@ -85,7 +85,8 @@ def whole(tmp_path_factory, encoders):
     ("version", "moment", "number"),
     [
         (1, "create before", 1), (1, "create after", 1), (1, "add before", 5), (1, "add after", 5),
-        (1, "tidy before", 1), (2, "replace before", 2), (2, "replace after", 2), (2, "delete before", 1), (2, "delete after", 1),
+        (1, "tidy before", 1), (2, "replace before", 2), (2, "replace after", 2), (2, "delete before", 1),
+        (2, "delete after", 1),
     ],
 )  # fmt: skip
 def test_killed_at_a_commit(tmp_path, encoders, whole, version, moment, number):

@@ -89,7 +89,8 @@ def build(
         builder.run(ray)
         assert builder.table is not None
         choose_index(builder.table, index)
-        builder.table.tidy()
+        if builder.report.chunks or builder.report.removed:
+            builder.table.tidy()
         builder.report.has_index = builder.table.has_index
     return builder.report
 
