@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, StoreError
 from clearhead.messages import say
 from clearhead.retrieval.documents import Document
 from clearhead.retrieval.encoder import DEFAULT, Encoder
@@ -84,8 +84,11 @@ def build(
     asked = AskedSettings(encoder, tokenizer, chunk_size, metric)
     table = ChunkTable.open(place) if exists(place) else None
     maker = _maker(table, asked, device)
-    builder = _Builder(place, table, maker, documents, advance or (lambda _: None))
     with locked(place):
+        table = ChunkTable.open(place) if exists(place) else None  # somebody may have written meanwhile
+        if table is not None and table.settings != maker.settings:
+            raise StoreError(say("retrieval.in_use", where=place))
+        builder = _Builder(place, table, maker, documents, advance or (lambda _: None))
         builder.run(ray)
         assert builder.table is not None
         choose_index(builder.table, index)
