@@ -21,6 +21,7 @@ FLOORS = [
     {"models", "text"},
     {"hub"},
     {"generate", "zoo"},
+    {"retrieval"},
     {"pipeline"},
     {"train", "explain"},
     {"views"},
@@ -151,7 +152,19 @@ def test_light_start(code):
 
 def test_the_core_needs_no_extras():
     """Everything but the web, notebook and test packages: the core runs where those are missing."""
-    banned = ["transformers", "fastapi", "uvicorn", "starlette", "anywidget", "sentencepiece", "sklearn", "yaml"]
+    banned = [
+        "transformers",
+        "fastapi",
+        "uvicorn",
+        "starlette",
+        "anywidget",
+        "sentencepiece",
+        "sklearn",
+        "yaml",
+        "lancedb",
+        "pyarrow",
+        "ray",
+    ]
     code = (
         f"import sys\nfor name in {banned!r}: sys.modules[name] = None\n"
         "import clearhead as ch\nprint(ch.load('random-gpt2').generate('The robot', max_new_tokens=3))"
@@ -187,7 +200,7 @@ def test_links_lead_somewhere(name):
 
 def test_architecture_names_real_files():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = "nn|models|hub|generate|text|explain|views|zoo|train|studies|server|studio|cli|pipeline"
+    rooms = "nn|models|hub|generate|retrieval|text|explain|views|zoo|train|studies|server|studio|cli|pipeline"
     for name in set(re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text)):
         assert (SOURCE / name).exists(), name
 

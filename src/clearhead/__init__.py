@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from clearhead import explain, generate, hub, models, nn, studies, text, train
+    from clearhead import explain, generate, hub, models, nn, retrieval, studies, text, train
     from clearhead.errors import ClearheadError
     from clearhead.nn.tracing import tap, tap_points, trace
     from clearhead.pipeline import Pipeline, load
@@ -24,7 +24,7 @@ _NAMES = {
     "tap_points": "clearhead.nn.tracing",
     "trace": "clearhead.nn.tracing",
 }
-_ROOMS = ("explain", "generate", "hub", "models", "nn", "studies", "text", "train")
+_ROOMS = ("explain", "generate", "hub", "models", "nn", "retrieval", "studies", "text", "train")
 
 __all__ = [
     "ClearheadError",
@@ -35,6 +35,7 @@ __all__ = [
     "load",
     "models",
     "nn",
+    "retrieval",
     "studies",
     "tap",
     "tap_points",

@@ -26,6 +26,10 @@ class InputError(ClearheadError, ValueError):
     """The text, ids, masks or options given to a model do not fit it."""
 
 
+class NothingToRead(InputError):
+    """A file or data set without a single record."""
+
+
 class UnknownWordError(InputError, KeyError):
     """A word that a table of vectors does not have."""
 
@@ -40,6 +44,10 @@ class ConfigError(ClearheadError, ValueError):
 
 class CheckpointError(ClearheadError, OSError):
     """A checkpoint is missing, broken, unsafe, or does not fit its configuration."""
+
+
+class StoreError(ClearheadError, OSError):
+    """A store of chunks is missing, damaged, in use, or made otherwise than is asked."""
 
 
 class TrainingStopped(ClearheadError, RuntimeError):

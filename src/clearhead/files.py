@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from clearhead.errors import ClearheadError
 
@@ -152,6 +152,19 @@ def commit_folder(part: Path, target: Path) -> None:
         fsync(target.parent)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def lock(file: IO[Any]) -> bool:
+    """Whether an open file is this process's alone, until it is closed or the process ends, however it does."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:  # Windows has no such locks
+        pass
+    except OSError:
+        return False
+    return True
 
 
 def remove_parts(target: Path) -> None:

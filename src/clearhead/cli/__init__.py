@@ -16,6 +16,7 @@ from clearhead.cli import (
     explain,
     fill,
     generate,
+    index,
     models,
     next_token,
     search,
@@ -51,7 +52,7 @@ _VERBS = {
     "Use a model": {
         "generate": generate, "classify": classify, "tag": tag, "answer": answer, "translate": translate,
         "summarize": summarize, "search": search, "fill": fill, "embed": embed,
-        "vectors": vectors,
+        "vectors": vectors, "index": index,
     },
     "Look inside": {
         "walk": walk, "explain": explain, "next": next_token, "tokenize": tokenize, "models": models, "studio": studio,

@@ -120,10 +120,12 @@ class BatchJob:
 
     def write(self, files: FileArguments, cells: Cells, as_json: bool) -> None:
         """A row for each, into a file."""
-        from clearhead.cli.fingerprint import fingerprint
+        from clearhead.hub.fingerprint import fingerprint
 
         assert files.out is not None
-        job = {"verb": self.verb, "model": self.model, "weights": fingerprint(self.pipe), "input": self.rows.digest,
+        tokenizer = None if self.pipe.codec is None else self.pipe.tokenizer
+        weights = fingerprint(self.pipe.model, tokenizer, self.pipe.sentence)
+        job = {"verb": self.verb, "model": self.model, "weights": weights, "input": self.rows.digest,
                "options": self.options | {"columns": list(self.rows.chosen)}}  # fmt: skip
         count = self.rows.count
         with PredictionFile.open(files.out, job, files.overwrite) as file:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TextIO
 
 from clearhead.cli.texts import FileArguments, TextRows
 from clearhead.errors import InputError
-from clearhead.files import atomic_paths
+from clearhead.files import atomic_paths, lock
 
 JSON_LINES = (".jsonl", ".ndjson")
 ENDINGS = (".csv", ".tsv", *JSON_LINES, ".txt")
@@ -143,14 +143,8 @@ def _line(data: Any) -> bytes:
 
 def _lock(file: BinaryIO, part: Path) -> None:
     """Two processes must not write to one file."""
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # Windows has no such locks
-        pass
-    except OSError:
-        raise InputError(f"Another process is writing to {part}. Wait for it, or choose another --out.") from None
+    if not lock(file):
+        raise InputError(f"Another process is writing to {part}. Wait for it, or choose another --out.")
 
 
 def _done(file: BinaryIO, part: Path, job: Mapping[str, Any], overwrite: bool) -> int | None:

@@ -82,12 +82,14 @@ def command(
 
 
 def _cache(pipe: TextPipeline, where: str, folder: Path | None) -> VectorCache:
-    from clearhead.cli.fingerprint import fingerprint
     from clearhead.cli.vector_cache import VectorCache
     from clearhead.files import cache_folder
+    from clearhead.hub.fingerprint import fingerprint
 
     place = cache_folder("vectors") if folder is None else folder.expanduser()
-    return VectorCache(place, fingerprint(pipe), str(Path(where).expanduser().resolve()))
+    tokenizer = None if pipe.codec is None else pipe.tokenizer
+    model = fingerprint(pipe.model, tokenizer, pipe.sentence)
+    return VectorCache(place, model, str(Path(where).expanduser().resolve()))
 
 
 def _vectors(pipe: TextPipeline, model: str, texts: list[str], cache: VectorCache | None) -> Tensor:

@@ -73,6 +73,14 @@ class _NoteHandler(logging.Handler):
         note(f"Note: {record.getMessage()}")
 
 
+def show_warnings() -> None:
+    """What the library warns of is a note."""
+    logger = logging.getLogger("clearhead")
+    if not logger.handlers:
+        logger.addHandler(_NoteHandler())
+        logger.propagate = False
+
+
 def _with_shipped(error: CheckpointError, name: str, fallback: str) -> CheckpointError:
     """The error, naming the shipped model that would do for this verb, where the one that was asked for is not here."""
     from clearhead import zoo
@@ -98,10 +106,7 @@ def open_pipeline(
 
     fallback  the shipped model that would do, to be named where this one is not here; "" where none would
     """
-    logger = logging.getLogger("clearhead")
-    if not logger.handlers:
-        logger.addHandler(_NoteHandler())
-        logger.propagate = False
+    show_warnings()
     with waiting(f"Loading {name} …"):
         from clearhead import zoo
         from clearhead.pipeline import load

@@ -19,6 +19,7 @@ from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.text import TextPipeline
 from clearhead.text import has_tokenizer
 from clearhead.text.builders.word_list import read_word_list, word_tokenizer
+from clearhead.zoo.folder import folder_of
 
 log = logging.getLogger("clearhead")
 
@@ -156,17 +157,3 @@ def _adapted(
             "so in adapter_config.json (base_model_name_or_path)."
         ) from None
     return load_adapted(root, hub.transformer_folder(base), task, dtype, device, ignore_options, strict), base
-
-
-def folder_of(where: str | os.PathLike[str], revision: str | None = None) -> Path:
-    """The folder of a model: its own, a shipped one's, or where a hub's files were put."""
-    name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
-    if name in zoo.cards() and not os.path.isdir(name):  # noqa: PTH112 (a name, not yet a path)
-        folder = zoo.cards()[name].folder
-        if folder is None:
-            raise InputError(f"{name} has no files: it is drawn anew each time. Begin with a family instead.")
-        if revision is not None:
-            raise InputError(f"{name} comes with the package; only a model from the hub has a revision.")
-        return folder
-    zoo.check_installed(name)
-    return hub.locate(where, revision, zoo.hint(name))

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import InputError, did_you_mean
+from clearhead.errors import InputError, NothingToRead, did_you_mean
 from clearhead.text.text_files import Advance, characters, lines
 from clearhead.train.data.file_paths import file_digest, find_files, format_of, listed
 from clearhead.train.data.formats import READERS, Lines, Row, pieces
@@ -104,7 +104,7 @@ class Source:
             if is_included:
                 yield record | {"where": where}
         if not count:
-            raise InputError(f"There is nothing to read in {self.name}{self._why_nothing(number + 1)}.")
+            raise NothingToRead(f"There is nothing to read in {self.name}{self._why_nothing(number + 1)}.")
 
     def _why_nothing(self, rows: int) -> str:
         if rows == 0:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from clearhead.errors import CheckpointError, ClearheadError
-from clearhead.files import atomic_write
+from clearhead.files import atomic_write, lock
 from clearhead.hub.run_folder import HEADER, RECIPE, is_run
 from clearhead.train.engine.world import World
 from clearhead.train.objectives import Objective
@@ -44,14 +44,8 @@ def locked(folder: Path, world: World) -> Iterator[None]:
     except OSError as error:
         raise CheckpointError(f"Cannot write to {folder}: {error.strerror or error}. Choose another out=.") from None
     with handle:
-        try:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows has no such locks
-            pass
-        except OSError:
-            raise CheckpointError(f"Another process is training into {folder}. Wait for it, or set out=.") from None
+        if not lock(handle):
+            raise CheckpointError(f"Another process is training into {folder}. Wait for it, or set out=.")
         try:
             yield
         except ClearheadError:

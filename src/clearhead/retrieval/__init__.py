@@ -1,0 +1,13 @@
+"""A store of chunks and their vectors: built from documents, searched by meaning, on a disk or in object storage.
+
+Scores, everywhere in this room: the higher, the more alike (metrics.py). LanceDB's distances do not leave table.py.
+"""
+
+from clearhead.retrieval.building import BuildReport, build
+from clearhead.retrieval.documents import Document
+from clearhead.retrieval.encoder import Encoder
+from clearhead.retrieval.neighbors import neighbor_ids
+from clearhead.retrieval.settings import StoreSettings
+from clearhead.retrieval.store import Hit, Store
+
+__all__ = ["BuildReport", "Document", "Encoder", "Hit", "Store", "StoreSettings", "build", "neighbor_ids"]
