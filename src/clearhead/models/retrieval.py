@@ -67,7 +67,9 @@ class RetrievalModel(TokenModel):
         cache = self.start_state(time) if past_key_values is None and use_cache else past_key_values
         if cache is not None and not isinstance(cache, ChunkedKVCache):
             raise InputError(f"past_key_values must come from model.start_state, not be a {type(cache).__name__}.")
-        encode = partial(self.neighbor_encoder.encode, lent=self._table(), hidden_id=self.hidden_id)
+        encode = partial(
+            self.neighbor_encoder.encode, lent=self.stack.token_embedder.tokens, hidden_id=self.hidden_id
+        )
         neighbors = NeighborReading(
             encode,
             neighbor_ids,
@@ -94,8 +96,3 @@ class RetrievalModel(TokenModel):
             out.hidden_states = hidden_states_in(seen, "", hidden) if output_hidden_states else None
             out.attentions = by_layer(seen, "attention.weights") if output_attentions else None
         return out
-
-    def _table(self) -> nn.Embedding:
-        table = self.stack.embed.tokens
-        assert isinstance(table, nn.Embedding)
-        return table
