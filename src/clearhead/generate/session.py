@@ -206,7 +206,6 @@ class DecodingSession:
         positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, self._num_read :]
         return {"attention_mask": mask} | ({} if first is None else {"position_ids": positions + first})
 
-
     def _neighbors(self, num_read: int) -> dict[str, Tensor]:
         """The neighbours of the chunks that the next call finishes, (rows, chunks, k, tokens)."""
         if self.neighbors is None:

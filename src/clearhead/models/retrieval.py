@@ -67,9 +67,7 @@ class RetrievalModel(TokenModel):
         cache = self.start_state(time) if past_key_values is None and use_cache else past_key_values
         if cache is not None and not isinstance(cache, ChunkedKVCache):
             raise InputError(f"past_key_values must come from model.start_state, not be a {type(cache).__name__}.")
-        encode = partial(
-            self.neighbor_encoder.encode, lent=self.stack.token_embedder.tokens, hidden_id=self.hidden_id
-        )
+        encode = partial(self.neighbor_encoder.encode, lent=self.stack.token_embedder.tokens, hidden_id=self.hidden_id)
         neighbors = NeighborReading(
             encode,
             neighbor_ids,

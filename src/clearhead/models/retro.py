@@ -103,7 +103,9 @@ class RetroConfig(TokenConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._at_least(1, "head_dim", "intermediate_size", "embedding_size", "max_position_embeddings", "encoder_layers")
+        self._at_least(
+            1, "head_dim", "intermediate_size", "embedding_size", "max_position_embeddings", "encoder_layers"
+        )
         self._at_least(1, "encoder_hidden_size", "encoder_heads", "encoder_head_dim", "encoder_intermediate_size")
         self._at_least(2, "chunk_size")
         self._probabilities("embedding_dropout", "attention_dropout", "feedforward_dropout", "hidden_dropout")
@@ -215,9 +217,7 @@ def _attention_options(config: RetroConfig, sizes: _Sizes, positions: Positions 
 def _parts(config: RetroConfig, sizes: _Sizes, positions: Positions | None, fused: bool) -> dict[str, Any]:
     """What every layer has: self-attention and feed-forward with their norms."""
     return {
-        "attention": Attention(
-            sizes.width, sizes.heads, fused=fused, **_attention_options(config, sizes, positions)
-        ),
+        "attention": Attention(sizes.width, sizes.heads, fused=fused, **_attention_options(config, sizes, positions)),
         "feedforward": FeedForward(
             sizes.width,
             sizes.hidden,
@@ -383,7 +383,7 @@ def retrofit(base: Model, options: Mapping[str, Any] | None = None) -> Retrieval
     if not isinstance(base.config, gpt2.GPT2Config) or base.task != "causal-lm":
         raise InputError(f"RETROfit begins with a GPT-2 language model, not with {base.family.title} for {base.task}.")
     config = retrofit_config(base.config, options)
-    model = FAMILY.make(config, "causal-lm")
+    model = FAMILY.make(config, "causal-lm", base.device)
     assert isinstance(model, RetrievalModel)
     new = model.retrieval_parameters()
     own = dict(base.named_parameters())
@@ -396,7 +396,7 @@ def retrofit(base: Model, options: Mapping[str, Any] | None = None) -> Retrieval
             nn.init.zeros_(module.output.weight)  # what it writes into the residual stream; its gradient is not zero
             nn.init.zeros_(module.output.bias)
     model.generation = dict(base.generation)
-    return model.to(base.device)
+    return model
 
 
 PAPER: dict[str, Any] = {"encoder_cross_attention_layers": [1], "share_embeddings": False}
