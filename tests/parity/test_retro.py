@@ -18,9 +18,10 @@ from clearhead import hub
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.models import family
 from clearhead.models.retrieval import RetrievalModel
+from tests.parity.retro_reference import retro_class
 from tests.tiny import shake
 
-retro_pytorch = pytest.importorskip("retro_pytorch.retro_pytorch")
+RETRO = retro_class()
 FAMILY = family("retro")
 VOCABULARY = 50
 
@@ -55,7 +56,7 @@ def as_tuples(arguments: dict[str, Any]) -> dict[str, Any]:
 def published(folder: Path, arguments: dict[str, Any], seed: int = 0) -> Any:
     """A model of the package, and its folder."""
     torch.manual_seed(seed)
-    reference = shake(retro_pytorch.RETRO(**as_tuples(arguments)))
+    reference = shake(RETRO(**as_tuples(arguments)))
     folder.mkdir(exist_ok=True)
     save_file({name: t.contiguous() for name, t in reference.state_dict().items()}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps({"model_type": "retro", "format": "retro-pytorch", **arguments}))
@@ -97,7 +98,7 @@ def test_retro_gives_the_numbers_of_retro_pytorch_and_its_files_back(seed, tmp_p
     stored = load_file(tmp_path / "back" / "model.safetensors")
     config = json.loads((tmp_path / "back" / "config.json").read_text())
     kept = {name: config[name] for name in arguments if name in config}
-    again = retro_pytorch.RETRO(**as_tuples(kept)).eval()
+    again = RETRO(**as_tuples(kept)).eval()
     again.load_state_dict(stored)  # strict: every tensor that the package has, and no other
     with torch.no_grad():
         assert torch.equal(again(ids, neighbors), reference(ids, neighbors))
@@ -266,11 +267,8 @@ class Paper:
         for n in range(config.num_hidden_layers):
             name = f"stack.layers.{n}"
             normed = [self.rms(x, f"{name}.attention_norm") for x in h]
-            h = [
-                x + self.attend(f"{name}.attention", normed[p], p, list(zip(normed[: p + 1], range(p + 1), strict=True)),
-                                heads, d)
-                for p, x in enumerate(h)
-            ]  # fmt: skip
+            seen = [(x, p) for p, x in enumerate(normed)]
+            h = [x + self.attend(f"{name}.attention", normed[p], p, seen[: p + 1], heads, d) for p, x in enumerate(h)]
             if n + 1 in config.chunked_layers:
                 if encoded is None:  # by the states at the first such layer
                     encoded = {

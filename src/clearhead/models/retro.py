@@ -38,7 +38,7 @@ SMALL = 12  # up to so many layers, chunked attention begins at the sixth
 @dataclass(kw_only=True)
 class RetroConfig(TokenConfig):
     """
-    format                    how config.json and tensors are spelt: "clearhead", or "retro-pytorch" as that package does
+    format                    how config.json and tensors are spelt: "clearhead", or as the package "retro-pytorch" does
     decoder_positions         how distance acts in self-attention: "relative", "rotary", or null for not at all
     neighbor_positions        the same in the encoder, and between a chunk and its neighbours
     learned_positions         a table of positions is added to the embeddings
@@ -403,7 +403,7 @@ PAPER: dict[str, Any] = {"encoder_cross_attention_layers": [1], "share_embedding
 
 
 def _large(width: int, depth: int, heads: int) -> dict[str, Any]:
-    """The paper's totals (1,451 and 7,532 million without embeddings) come out with every third layer from the sixth."""
+    """The paper's totals (1,451 and 7,532 million, embeddings aside) come out with every third layer from the sixth."""
     sizes = {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads, "head_dim": 128}
     return PAPER | sizes | {"chunked_attention_layers": list(range(6, depth + 1, 3))}
 

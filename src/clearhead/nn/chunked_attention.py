@@ -23,7 +23,7 @@ from clearhead.nn.tracing import tap
 
 
 class AlignedCrossAttention(Attention):
-    """Cross-attention between two texts that are laid side by side, so that a place in one can be near one in the other.
+    """Cross-attention between two texts that lie side by side, so that a place in one can be near one in the other.
 
     rotary, relative   how the distance between the two places acts (at most one of them)
     null_key           a learned key and value that can always be attended to: a way to look at nothing
@@ -80,7 +80,7 @@ class AlignedCrossAttention(Attention):
     ) -> Tensor:
         query, key, value = tap(self, "query", query), tap(self, "key", key), tap(self, "value", value)
         bias = None
-        if self.relative is not None:
+        if isinstance(self.relative, RelativeSinusoids):
             bias = self.relative.between(query, positions, key_positions) * self.scale
         if self.null_key is not None and self.null_value is not None:
             key, value = (
@@ -134,7 +134,7 @@ class ChunkedCrossAttention(AlignedCrossAttention):
         """Of a text being written, keys and values are made once for every chunk."""
         keeps = isinstance(cache, ChunkedLayerKVCache) and neighbors.width == 1
         if keeps and cache.neighbor_memory is not None and cache.chunks == neighbors.chunks:  # type: ignore[union-attr]
-            return cache.neighbor_memory  # type: ignore[union-attr, return-value]
+            return cache.neighbor_memory  # type: ignore[union-attr]
         made = self.keys_values(memory, key_positions)
         if isinstance(cache, ChunkedLayerKVCache):
             cache.neighbor_memory = (made[0].detach(), made[1].detach()) if keeps else None
@@ -154,7 +154,7 @@ class ChunkedBlock(Block):
         self.chunked_attention_norm = chunked_attention_norm
         self.chunked_attention = chunked_attention
 
-    def forward(self, x: Tensor, mask: BoundMask, *, neighbors: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, mask: BoundMask, *, neighbors: Any = None, **options: Any) -> Tensor:
         return super().forward(x, mask, **(options | {"memory": neighbors, "memory_mask": None}))
 
     def _look_across(self, x: Tensor, memory: Any, memory_mask: BoundMask | None, cache: LayerKVCache | None) -> Tensor:

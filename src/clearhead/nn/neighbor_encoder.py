@@ -1,4 +1,4 @@
-"""The encoder of retrieved text: it reads in both directions, and looks at the chunk that the text was retrieved for."""
+"""The encoder of retrieved text: it reads in both directions, and looks at the chunk that asked for the text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NeighborEmbedder(Embedder):
 
 
 class NeighborEncoder(Stack):
-    """project_out: from the width of its layers to that of the layers which look at it; None: they look at it as it is."""
+    """project_out: from the width of its layers to that of those which look at it; None: they take it as it is."""
 
     embed: NeighborEmbedder
 

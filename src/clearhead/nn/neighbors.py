@@ -189,7 +189,7 @@ class NeighborReading:
     def _encode_finished(self, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """(batch, finished, k, tokens, width) and (batch, finished, 1 + k · tokens)."""
         assert self._ids is not None
-        batch, chunks, k, tokens = self._ids.shape
+        batch, chunks, k, _ = self._ids.shape
         if not self._ids.numel():
             return None, None
         size = self.chunk_size

@@ -197,7 +197,7 @@ class Stack(nn.Module):
         return F.dropout(x, self.final_dropout, self.training)
 
     def through(self, layer: nn.Module, *args: Any, **options: Any) -> Any:
-        """What a layer makes of its input. Neighbours are encoded once, for later layers too: that is not done again."""
+        """What a layer makes of its input. Neighbours, encoded once for later layers too, are not encoded again."""
         plain = options.get("cache") is None and options.get("neighbors") is None and not is_tracing()
         if self.gradient_checkpointing and self.training and torch.is_grad_enabled() and plain:
             return checkpoint(layer, *args, use_reentrant=False, **options)  # dropout draws the same again

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from clearhead.errors import InputError
 from clearhead.models import Model
@@ -29,7 +29,7 @@ class RetrievalLM(CausalLM):
     columns = ("input_ids", "neighbor_ids")
     blocks = False
     static_shapes = False
-    codec_kinds = ()  # the records are made of a tokenizer's ids already
+    codec_kinds: ClassVar[tuple[str, ...]] = ()  # the records are made of a tokenizer's ids already
     length_column = "input_ids"
 
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:
@@ -77,7 +77,7 @@ class RetrievalLM(CausalLM):
 
     @torch.no_grad()
     def measure(self, model: nn.Module, batch: Batch) -> dict[str, float]:
-        without: dict[str, Tensor] = self.model_inputs(batch) | {"neighbor_ids": None}  # type: ignore[dict-item]
+        without = {name: t for name, t in self.model_inputs(batch).items() if name != "neighbor_ids"}
         bare = term_sums({"loss": model(**without).loss}, batch)
         return super().measure(model, batch) | {"bare_loss": bare["loss"]}
 

@@ -26,6 +26,7 @@ def make_model(
     device       where it is made
     """
     task = recipe.task or objective.task
+    model: Model
     if start is not None and recipe.retrofit:
         model = retrofit(hub.load_model(start, task, "float32", device, recipe.ignore_options), recipe.config)
     elif start is not None:
