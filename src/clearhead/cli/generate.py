@@ -29,6 +29,17 @@ def _option(group: str, help: str, *flags: str, metavar: str | None = None) -> A
     return typer.Option(*flags, help=help, rich_help_panel=GROUPS[group], metavar=metavar)
 
 
+StoreFolder = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a RETRO: look passages up in this store, a folder of clearhead index build.", metavar="FOLDER"
+    ),
+]
+NeighborCount = Annotated[
+    int | None, typer.Option(help="How many passages to look up for every chunk (2).", metavar="N")
+]
+
+
 @with_group("files")
 @with_fields(COMMAND_LINE, GROUPS)
 def command(
@@ -45,14 +56,8 @@ def command(
     src_lang: SourceLanguage = None,
     tgt_lang: TargetLanguage = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(help="Of a RETRO: look passages up in this store, a folder of clearhead index build.",
-                     metavar="FOLDER"),
-    ] = None,
-    neighbors: Annotated[
-        int | None, typer.Option(help="How many passages to look up for every chunk (2).", metavar="N")
-    ] = None,
+    store: StoreFolder = None,
+    neighbors: NeighborCount = None,
     files: FileArguments,
     options: dict[str, Any],
     choice: Annotated[

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NEIGHBORS = 2  # as many as RETRO was trained with
 
 
-class Passage(Protocol):
+class RetrievedPassage(Protocol):
     """A chunk of a document, and what follows it there."""
 
     @property
@@ -37,7 +37,7 @@ class Passage(Protocol):
 class PassageStore(Protocol):
     """What `clearhead.retrieval.Store` is to a model that writes."""
 
-    def search(self, text: str, *, k: int) -> Sequence[Passage]:
+    def search(self, text: str, *, k: int) -> Sequence[RetrievedPassage]:
         """The passages nearest to a text, best first."""
         ...
 
@@ -74,7 +74,7 @@ class StoreNeighbors:
         rows = [self._ids(passage) for passage in found] + [[]] * (self.k - len(found))
         return [row + [self.padding_id] * (2 * self.chunk_size - len(row)) for row in rows]
 
-    def _ids(self, passage: Passage) -> list[int]:
+    def _ids(self, passage: RetrievedPassage) -> list[int]:
         whole = passage.text + passage.continuation
         return self.tokenizer.encode(whole, add_special_tokens=False)[: 2 * self.chunk_size]
 
