@@ -137,8 +137,15 @@ def test_a_state_goes_back_changes_rows_and_is_copied(seed):
     steps = torch.cat([read(state, n, n + 1) for n in range(11, TIME)], 1)
     assert close(steps, want[:, 11:])
     assert close(read(other, 15, TIME), want[:, 15:])
+    end = TIME // size * size  # the last chunk's end, read with other neighbours and then once more
+    state.crop(end - 1)
+    again = neighbors[:, -1:] % 29 + 1
+    model(input_ids=ids[:, end - 1 : end], neighbor_ids=again, past_key_values=state)
+    state.crop(end - 1)
+    assert close(read(state, end - 1, end), want[:, end - 1 : end])
     order = torch.tensor([2, 0, 2, 1])
-    state.crop(17)
+    state = model.start_state(4)
+    read(state, 0, 17)
     state.reorder(order)
     assert close(torch.cat([read(state, n, n + 1, order) for n in range(17, TIME)], 1), want[order, 17:])
     state.crop(17)
