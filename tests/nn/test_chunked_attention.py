@@ -140,7 +140,9 @@ def test_a_state_goes_back_changes_rows_and_is_copied(seed):
     end = TIME // size * size  # the last chunk's end, read with other neighbours and then once more
     state.crop(end - 1)
     again = neighbors[:, -1:] % 29 + 1
-    model(input_ids=ids[:, end - 1 : end], neighbor_ids=again, past_key_values=state)
+    changed = model(input_ids=ids, neighbor_ids=torch.cat([neighbors[:, :-1], again], 1)).logits
+    got = model(input_ids=ids[:, end - 1 : end], neighbor_ids=again, past_key_values=state).logits
+    assert close(got, changed[:, end - 1 : end])
     state.crop(end - 1)
     assert close(read(state, end - 1, end), want[:, end - 1 : end])
     order = torch.tensor([2, 0, 2, 1])
