@@ -69,7 +69,7 @@ $(STUDIO): $(CORE)
 $(DEV): $(CORE)
 	@echo "Installing what the tests need (once) …"
 	@$(PIP) --no-build-isolation --editable ".[dev]"
-	@$(PIP) --no-deps fastai==2.8.12
+	@$(PIP) --no-deps fastai==2.8.12 retro-pytorch==0.3.9
 	@rm -f $(VENV)/.dev-* && touch $@
 
 $(WEB):

@@ -19,6 +19,7 @@ from tests.tiny import CORPUS, tiny, tiny_pipeline
 MODELS = {
     "causal-lm": ("gpt2", "causal-lm", "generate"),
     "recurrent-lm": ("rnn", "causal-lm", "generate"),
+    "retrieval-lm": ("retro", "causal-lm", "generate"),
     "prompted-lm": ("gpt2", "causal-lm", "generate"),
     "masked-lm": ("bert", "masked-lm", "fill"),
     "bidirectional-lm": ("elmo", "bidirectional-lm", "embed"),

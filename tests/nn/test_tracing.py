@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from clearhead.errors import InputError, TraceError
 from clearhead.models import FAMILIES, Model, family
 from clearhead.models.encoder_decoder import EncoderDecoderModel
+from clearhead.models.retrieval import RetrievalModel
 from clearhead.nn import (
     GRU,
     LSTM,
@@ -95,7 +96,22 @@ def nothing_is_left_open():
 
 # --- every family announces what it declares ---------------------------------------------------------------------
 
-MODELS = {f"{name} {task}": (name, task, {}) for name in FAMILIES for task in family(name).architectures} | {
+CHUNKS = {"chunk_size": 2, "chunked_attention_layers": [1, 2], "head_dim": 4, "encoder_hidden_size": 10}
+NEEDED = {"retro": CHUNKS}  # without which a family would announce little
+
+MODELS = {
+    f"{name} {task}": (name, task, NEEDED.get(name, {})) for name in FAMILIES for task in family(name).architectures
+} | {
+    "retro with a null key, rotary": (
+        "retro",
+        "causal-lm",
+        {**CHUNKS, "null_key": True, "neighbor_positions": "rotary", "encoder_projection": True},
+    ),
+    "retro post-norm, gated": (
+        "retro",
+        "causal-lm",
+        {**CHUNKS, "norm_placement": "post", "norm": "gated_rms_norm", "residual_scale": 1.5},
+    ),
     "gpt2 with cross-attention": ("gpt2", "causal-lm", {"add_cross_attention": True}),
     "gpt2 upcast, scaled by layer": (
         "gpt2",
@@ -164,6 +180,8 @@ def all_inputs(model: Model, task: str) -> dict[str, Tensor]:
         words = torch.randint(1, 262, (rows, TIME, 9), generator=torch.Generator().manual_seed(0))
         return {"character_ids": words, "output_hidden_states": True}
     given = {"input_ids": ids_of(rows)}
+    if isinstance(model, RetrievalModel):
+        given["neighbor_ids"] = ids_of(rows * 2 * 2, 3, seed=5).view(rows, 2, 2, 3)
     if model.stack.embed.has_segments:
         given["token_type_ids"] = ids_of(rows, seed=2) % min(2, getattr(model.config, "type_vocab_size", 2))
     if model.stack.embed.languages is not None:
@@ -193,6 +211,8 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
     """What DESIGN says of a tensor's shape; None for the tasks' own tensors."""
     parts = name.split(".")
     side = parts.pop(0) if isinstance(model, EncoderDecoderModel) and parts[0] in ("encoder", "decoder") else ""
+    if parts[0] == "neighbor_encoder":
+        return None
     body: Stack = getattr(model, side) if side else model.stack if not isinstance(model, EncoderDecoderModel) else None
     time = SOURCE if side == "encoder" else TIME
     width = model.config.hidden_size
@@ -209,6 +229,18 @@ def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None
         case ["layers", n, "feedforward", which]:
             hidden = body.layers[int(n)].feedforward.up.out_features
             return (rows, time, hidden if which == "hidden" else width)
+        case ["layers", n, "chunked_attention", which]:
+            chunks, layer = rows * 2, body.layers[int(n)].chunked_attention  # two neighbours of three tokens
+            seen = 6 + (layer.null_key is not None)
+            return {
+                "query": (chunks, layer.heads, 2, layer.head_dim),
+                "key": (chunks, layer.heads, 6, layer.head_dim),
+                "value": (chunks, layer.heads, 6, layer.head_dim),
+                "scores": (chunks, layer.heads, 2, seen),
+                "weights": (chunks, layer.heads, 2, seen),
+                "heads": (chunks, layer.heads, 2, layer.head_dim),
+                "output": (rows, time, width),
+            }[which]
         case ["layers", n, kind, which]:
             layer: Attention = getattr(body.layers[int(n)], kind)
             key = SOURCE if kind == "cross_attention" else time
@@ -304,6 +336,9 @@ def test_every_declared_tensor_is_announced_with_its_shape_and_its_gradient(name
         "deberta with distances and talking heads",
         "deberta-v2 with distances and a convolution",
         "transformer with learned positions",
+        "retro causal-lm",
+        "retro with a null key, rotary",
+        "retro post-norm, gated",
     ],
 )
 def test_replacing_a_tensor_moves_the_answer_as_its_gradient_says(name):

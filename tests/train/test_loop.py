@@ -259,7 +259,7 @@ SCORES = {
     "sentence-order": {"masked_accuracy", "sentence_order_accuracy"},
     "replaced-token": {"masked_accuracy", "recall", "precision"},
     "permutation-lm": {"target_accuracy"},
-    "causal-lm recurrent-lm bidirectional-lm span-corruption denoising word-vectors": set(),
+    "causal-lm recurrent-lm retrieval-lm bidirectional-lm span-corruption denoising word-vectors": set(),
     "seq2seq prompted-lm": {"bleu"},
     "classification classification-distillation": {"accuracy", "macro_f1", "pearson"},
     "gpt-classification gpt-entailment gpt-similarity": {"accuracy", "macro_f1", "pearson"},

@@ -19,6 +19,7 @@ from clearhead.train.objectives import OBJECTIVES, objective_class
 from clearhead.train.objectives.causal import CausalLM
 from clearhead.train.objectives.distillation import student_of
 from clearhead.train.run.data import workers_for
+from tests.tiny import tokenizer as tiny_tokenizer
 from tests.train.runs import WORDS, check_command, left_by, recipe, weights
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
@@ -40,6 +41,8 @@ FAMILIES = {
     "transformer": {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "attention_heads": 2,
                     "feedforward_size": 16},
     "rnn": {"embedding_size": 8, "hidden_size": 16},
+    "retro": {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 8, "chunk_size": 8,
+              "chunked_attention_layers": [2], "encoder_hidden_size": 16, "encoder_heads": 2, "encoder_head_dim": 8},
 }  # fmt: skip
 
 
@@ -63,6 +66,8 @@ ROWS = {
     "choices": lambda n: {"prompt": text(n), "choices": [text(n + k, 3) for k in (1, 2, 3)], "label": n % 3},
     "nli": lambda n: {"sentence1": text(n), "sentence2": text(n + 1), "label": ["yes", "no"][n % 2]},
     "scores": lambda n: {"sentence1": text(n), "sentence2": text(n + 1), "score": n % 5 / 4},
+    "neighbors": lambda n: {"input_ids": [(n * 7 + k * (n % 5 + 1)) % 300 for k in range(20)],
+                            "neighbor_ids": [[[(n + k) % 300 for k in range(16)]] * 2] * 2},
     "triplets": lambda n: {"anchor": text(n), "positive": text(n + 1), "negative": text(n + 2)},
 }  # fmt: skip
 
@@ -70,6 +75,7 @@ ROWS = {
 CASES = {
     "causal-lm": ("text", "gpt2", "bpe", "AutoModelForCausalLM", {}),
     "recurrent-lm": ("text", "rnn", "bpe", None, {}),
+    "retrieval-lm": ("neighbors", "retro", None, None, {}),
     "masked-lm": ("text", "roberta", "bpe", "AutoModelForMaskedLM", {}),
     "bidirectional-lm": ("text", "elmo", "words", None, {}),
     "bert-pretraining": ("text", "bert", "wordpiece", "AutoModelForPreTraining", {}),
@@ -119,6 +125,9 @@ def case(folder: Path, name: str, out: str, family: str | None = None, **changes
         "steps": 3,
         "evaluation__batches": 1,
     }
+    if not objective_class(name).codec_kinds:  # its records are made of a tokenizer's ids
+        tiny_tokenizer("bpe").save(folder / "tokenizer")
+        asked["tokenizer"] = {"start": str(folder / "tokenizer")}
     if "teacher" in options:
         taught, by = options["teacher"]
         teacher = folder / "teacher"

@@ -29,6 +29,17 @@ def _option(group: str, help: str, *flags: str, metavar: str | None = None) -> A
     return typer.Option(*flags, help=help, rich_help_panel=GROUPS[group], metavar=metavar)
 
 
+StoreFolder = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a RETRO: look passages up in this store, a folder of clearhead index build.", metavar="FOLDER"
+    ),
+]
+NeighborCount = Annotated[
+    int | None, typer.Option(help="How many passages to look up for every chunk (2).", metavar="N")
+]
+
+
 @with_group("files")
 @with_fields(COMMAND_LINE, GROUPS)
 def command(
@@ -45,6 +56,8 @@ def command(
     src_lang: SourceLanguage = None,
     tgt_lang: TargetLanguage = None,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    store: StoreFolder = None,
+    neighbors: NeighborCount = None,
     files: FileArguments,
     options: dict[str, Any],
     choice: Annotated[
@@ -98,22 +111,23 @@ def command(
         options["assistant_model"] = open_model(assistant, dtype=dtype, device=device)
     writing.check_options(options, pipe.model.generation)
     options |= {"src_lang": src_lang, "tgt_lang": tgt_lang}
+    retrieval = _retrieval(store, neighbors)
     if interactive:
         from clearhead.cli.interactive import InteractiveWriter
 
-        InteractiveWriter(pipe, options, speed=speed).run(prompt)
+        InteractiveWriter(pipe, options | retrieval, speed=speed).run(prompt)
         return
 
     form_given = {name: value for name, value in (form | {"assistant_model": assistant}).items() if value}
     if rows is not None:
         predict, kept = (
-            writing.writer(pipe.generate, _without_none(options)),
-            _without_none(options | {"grammar": None} | form_given),
+            writing.writer(pipe.generate, _without_none(options) | retrieval),
+            _without_none(options | {"grammar": None, "store": store, "neighbors": neighbors} | form_given),
         )
         job = BatchJob("generate", "Writing", model, pipe, rows, predict, list, kept, writing.FIRST_CHUNK)
         writing.run(job, files, as_json, "generated", "answers")
         return
-    generation = pipe.start_generation(prompt, log_probs=as_json, **options)
+    generation = pipe.start_generation(prompt, log_probs=as_json, **options, **retrieval)
     interrupted = _write(generation, None if as_json else "" if pipe.model.is_encoder_decoder else prompt or "")
     if as_json:
         print_json(_as_dict(model, prompt, generation) | {"options": options_of(generation) | form_given})
@@ -123,6 +137,15 @@ def command(
         raise typer.Exit(130)
     if speed:
         note(speed_of(generation))
+
+
+def _retrieval(store: str | None, neighbors: int | None) -> dict[str, Any]:
+    """Where to look passages up and how many; the store is opened once."""
+    if store is None:
+        return {} if neighbors is None else {"neighbors": neighbors}
+    from clearhead.pipeline.retrieval import open_store
+
+    return {"store": open_store(store), "neighbors": neighbors}
 
 
 def _without_none(options: dict[str, Any]) -> dict[str, Any]:

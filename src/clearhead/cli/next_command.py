@@ -34,7 +34,7 @@ _SUMMARIZES = ("bart", "pegasus", "bigbird_pegasus")
 
 def next_command(recipe: Recipe, model: Path) -> str:
     name = recipe.objective["name"]
-    if name in ("causal-lm", "recurrent-lm", "prompted-lm"):
+    if name in ("causal-lm", "recurrent-lm", "retrieval-lm", "prompted-lm"):
         line = f'generate "{recipe.evaluation.sample or "Once upon a time"}" --top-k 40'
     elif name in _FILLS:
         from clearhead.text import load_tokenizer

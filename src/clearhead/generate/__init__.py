@@ -17,13 +17,14 @@ from clearhead.generate.constraint import TokenConstraint
 from clearhead.generate.grammar import Grammar
 from clearhead.generate.options import Options
 from clearhead.generate.run import Generation, GenerationRun, generate, stream
-from clearhead.generate.session import PromptCache
+from clearhead.generate.session import NeighborProvider, PromptCache
 from clearhead.generate.stopping_criteria import cut_after
 
 __all__ = [
     "Generation",
     "GenerationRun",
     "Grammar",
+    "NeighborProvider",
     "Options",
     "PromptCache",
     "TokenConstraint",

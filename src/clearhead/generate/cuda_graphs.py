@@ -61,6 +61,8 @@ def why_no_fixed_shapes(model: Model) -> str | None:
     )
     if stack.position_bias is not None or stack.blank_padding or not plain:
         return f"{model.family.title} looks at distances or windows, which change with every step."
+    if any(block.reads_neighbors for block in stack.blocks):
+        return f"{model.family.title} looks at neighbours of its text, which change with every chunk."
     return None
 
 

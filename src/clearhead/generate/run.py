@@ -22,7 +22,7 @@ from clearhead.generate.loop import DecodingStep, Session, TokenChooser, decode,
 from clearhead.generate.memory import check_fits
 from clearhead.generate.options import SEARCH, Options
 from clearhead.generate.processors import LogitsProcessor, logits_processors
-from clearhead.generate.session import DecodingSession, PromptCache
+from clearhead.generate.session import DecodingSession, NeighborProvider, PromptCache
 from clearhead.generate.speculative import DraftModel, PromptLookup, Proposer, SpeculativeSession, check_draft_model
 from clearhead.generate.stopping_criteria import StoppingCriterion, stop_at_strings, stop_at_tokens
 from clearhead.generate.warpers import warpers
@@ -60,6 +60,7 @@ def generate(
     *,
     tokenizer: Any = None,
     past: PromptCache | None = None,
+    neighbors: NeighborProvider | None = None,
     **options: Any,
 ) -> Tensor | Generation:
     """Tokens in, tokens out: (rows, prompt + new), padded after the end token. Options: see `Options`.
@@ -68,9 +69,10 @@ def generate(
 
     tokenizer   for stop_strings and grammar, which speak of text
     past        what earlier calls have read, to be used again where the prompt begins the same
+    neighbors   what finds the neighbours of a chunk, for a model that looks at them (RETRO); None: it looks at none
     """
     chosen = Options.for_call(options, model.generation, model.config)
-    generation = GenerationRun(model, input_ids, attention_mask, chosen, tokenizer, past).finish()
+    generation = GenerationRun(model, input_ids, attention_mask, chosen, tokenizer, past, neighbors).finish()
     return generation if chosen.return_dict_in_generate else generation.sequences
 
 
@@ -81,6 +83,7 @@ def stream(
     *,
     tokenizer: Any = None,
     past: PromptCache | None = None,
+    neighbors: NeighborProvider | None = None,
     **options: Any,
 ) -> Iterator[Tensor]:
     """One token for every row at a time, (rows,); a finished row yields padding."""
@@ -89,7 +92,7 @@ def stream(
     if chosen.num_beams > 1:
         raise InputError(say("generation.beams_do_not_stream"))
     with torch.no_grad():
-        steps = GenerationRun(model, input_ids, attention_mask, chosen, tokenizer, past).steps()
+        steps = GenerationRun(model, input_ids, attention_mask, chosen, tokenizer, past, neighbors).steps()
     while True:
         with torch.no_grad():  # not while the caller has the word
             step = next(steps, None)
@@ -117,6 +120,7 @@ class GenerationRun:
         options: Options,
         tokenizer: Any = None,
         past: PromptCache | None = None,
+        neighbors: NeighborProvider | None = None,
     ) -> None:
         self.model, self.options = model, options
         self.eos, self.pad = options.eos_ids(model.config), options.pad_id(model.config)
@@ -136,6 +140,7 @@ class GenerationRun:
             decoder_start_token_id=options.decoder_start_token_id,
             past=past,
             keep_hidden=options.penalty_alpha is not None,
+            neighbors=neighbors,
         )
         self.max_new_tokens = options.token_budget(self.session.prompt_length, self.session.max_length)
         if options.max_new_tokens is not None and self.max_new_tokens < options.max_new_tokens:

@@ -8,6 +8,7 @@ real tokens only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,8 +18,11 @@ from clearhead.errors import InputError
 from clearhead.generate.memory import check_fits
 from clearhead.messages import say
 from clearhead.models.model import Model
+from clearhead.models.retrieval import RetrievalModel
 from clearhead.nn.state import State
 
+# What finds neighbours: token ids of finished chunks, (chunks, chunk_size) -> their neighbours', (chunks, k, tokens)
+NeighborProvider = Callable[[Tensor], Tensor]
 _UNLIMITED_CAPACITY = 4096  # new tokens that a model without a limit gets memory for at first
 
 
@@ -30,6 +34,7 @@ class DecodingSession:
     encoder_ids   what an encoder has read, (texts, time), padding as -1; None without one
     max_length    how many tokens the model can read; None: no limit
     state         what the model carries from step to step
+    neighbors     what finds the neighbours of chunks as they are finished, for a model that looks at them
     hidden        with keep_hidden: the last hidden states of what was read last, (rows, read, width)
     """
 
@@ -43,11 +48,14 @@ class DecodingSession:
         *,
         past: PromptCache | None = None,
         keep_hidden: bool = False,
+        neighbors: NeighborProvider | None = None,
     ) -> None:
         """capacity: how many new tokens to set memory aside for; decoder_start_token_id: what an encoder–decoder
         writes from."""
         check_can_generate(model)
-        self.model = model
+        if neighbors is not None and not isinstance(model, RetrievalModel):
+            raise InputError(say("generation.no_neighbors", family=model.family.title))
+        self.model, self.neighbors = model, neighbors
         self.keep_hidden = keep_hidden
         self.hidden: Tensor | None = None
         self.taken_over = False  # whether another text goes on with the state
@@ -71,7 +79,7 @@ class DecodingSession:
         reuses = past is not None and self._mask is None and not model.is_encoder_decoder and not keep_hidden
         reuses = reuses and len(self.prompt_ids) == 1
         past_state, self._num_read = (
-            past.take_over(model, self.prompt_ids[0]) if past is not None and reuses else (None, 0)
+            past.take_over(model, self.prompt_ids[0], neighbors) if past is not None and reuses else (None, 0)
         )
         self.state: State = past_state if past_state is not None else model.start_state(capacity)
         if past is not None and reuses:
@@ -180,7 +188,7 @@ class DecodingSession:
             inputs |= {"encoder_outputs": self._encoder_states, "attention_mask": self._mask}
             out = self.model(decoder_input_ids=new, **inputs)
         else:
-            out = self.model(new, **inputs, **self._mask_and_positions(new, after))
+            out = self.model(new, **inputs, **self._mask_and_positions(new, after), **self._neighbors(after))
         self._num_read = after  # not before: an interrupted call has read nothing
         if self.keep_hidden:
             self.hidden = out.hidden_states[-1]
@@ -198,6 +206,32 @@ class DecodingSession:
         positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, self._num_read :]
         return {"attention_mask": mask} | ({} if first is None else {"position_ids": positions + first})
 
+    def _neighbors(self, num_read: int) -> dict[str, Tensor]:
+        """The neighbours of the chunks that the next call finishes, (rows, chunks, k, tokens)."""
+        if self.neighbors is None:
+            return {}
+        model, tokens = self.model, self.tokens
+        assert isinstance(model, RetrievalModel)
+        size = model.chunk_size
+        padding = [0] * len(tokens) if self._mask is None else (self._mask == 0).sum(-1).tolist()
+        places, chunks = [], []  # (row, number in this call) of every finished chunk, and its tokens
+        for row, before in enumerate(padding):
+            finished = range(max(self._num_read - before, 0) // size, max(num_read - before, 0) // size)
+            places += [(row, n) for n in range(len(finished))]
+            chunks += [tokens[row, before + n * size : before + (n + 1) * size] for n in finished]
+        if not chunks:
+            return {"neighbor_ids": tokens.new_zeros(len(tokens), 0, 0, 0)}
+        different, which = torch.stack(chunks).unique(dim=0, return_inverse=True)  # copies of a text ask once
+        found = self.neighbors(different)
+        if not isinstance(found, Tensor) or found.ndim != 3 or len(found) != len(different):
+            shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise InputError(f"neighbors must give token ids of the shape ({len(different)}, k, tokens), not {shape}.")
+        found = found.to(tokens.device)[which]
+        rows, numbers = torch.tensor(places, device=tokens.device).unbind(1)
+        ids = found.new_zeros(len(tokens), int(numbers.max()) + 1, *found.shape[1:])
+        ids[rows, numbers] = found
+        return {"neighbor_ids": ids}
+
 
 class PromptCache:
     """What a model has read in an earlier call, so that a text with the same beginning need not be read again.
@@ -209,10 +243,14 @@ class PromptCache:
     def __init__(self) -> None:
         self._last: DecodingSession | None = None
 
-    def take_over(self, model: Model, ids: Tensor) -> tuple[State | None, int]:
+    def take_over(
+        self, model: Model, ids: Tensor, neighbors: NeighborProvider | None = None
+    ) -> tuple[State | None, int]:
         """The state to go on with, and how many of these tokens (not all: one must be read) it holds."""
         last = self._last
         if last is None or last.model is not model or len(last.tokens) != 1 or not last.state.can_crop:
+            return None, 0
+        if last.neighbors != neighbors:  # what was read looked at something else
             return None, 0
         shared = shared_prefix(last.tokens[:, : last.num_read], ids[None])
         try:

@@ -79,6 +79,8 @@ def published_tensors(model: Model) -> Iterator[tuple[str, Tensor]]:
             yield map_.published_name(name, entry, with_prefix), part
         for copy in entry.copies:
             yield map_.published_name(copy, entry, with_prefix), parts[0].clone()
+    for name, compute in map_.computed.items():
+        yield name, compute()
 
 
 def _shared_parameters(model: Model, map_: CheckpointMap) -> dict[str, list[str]]:

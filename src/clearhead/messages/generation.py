@@ -26,6 +26,28 @@ SENTENCES = {
         "the id of the target language.)",
         "配置没有说明输出以哪个词元开始：请给出 decoder_start_token_id。（对 mBART，它是目标语言的编号。）",
     ),
+    # ---- retrieval
+    "no_neighbors": (
+        "{family} looks at no neighbours of its text: leave store and neighbors out. A RETRO does (model_type retro).",
+        "{family} 不看文本的近邻：请不要给 store 和 neighbors。RETRO 才会看（model_type 为 retro）。",
+    ),
+    "neighbors_count": (
+        "neighbors is how many passages are looked up for every chunk, a whole number from 1 on, not {got}.",
+        "neighbors 是每个块查找的段落数，必须是不小于 1 的整数，而不是 {got}。",
+    ),
+    "neighbors_without_store": (
+        "neighbors says how many passages to look up, but there is no store to look in. Give store=, a folder that "
+        "clearhead index build has made.",
+        "neighbors 说的是要查找多少段落，但没有可查的库。请给出 store=，即 clearhead index build 建好的文件夹。",
+    ),
+    "no_store": (
+        "store must be a folder, or a store with a method search(text, k=), not {got}.",
+        "store 必须是文件夹，或带有 search(text, k=) 方法的库，而不是 {got}。",
+    ),
+    "no_padding_for_neighbors": (
+        "{title} has no padding token to fill short passages with: set pad_token_id in its config.json.",
+        "{title} 没有用来补齐短段落的填充词元：请在它的 config.json 里设置 pad_token_id。",
+    ),
     # ---- the text
     "text_is_string": ("The text must be a string, not {got}.", "文本必须是字符串，而不是 {got}。"),
     "empty_text": (

@@ -31,6 +31,7 @@ FAMILIES = {
     "big_bird": "clearhead.models.big_bird",
     "gpt2": "clearhead.models.gpt2",
     "gpt3": "clearhead.models.gpt3",
+    "retro": "clearhead.models.retro",
     "gpt_neo": "clearhead.models.gpt_neo",
     "gptj": "clearhead.models.gptj",
     "openai-gpt": "clearhead.models.openai_gpt",

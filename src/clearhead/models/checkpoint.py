@@ -7,8 +7,8 @@ of ours), split (the other way), transposed or not. Loading reads the list one w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -91,6 +91,8 @@ class CheckpointMap:
     legacy: tuple[tuple[str, str], ...] = ()
     # tensors that are no weights (position counters, causal masks) and are skipped
     skipped: tuple[str, ...] = ()
+    # those among them that a reader of the file asks for: written when saving
+    computed: Mapping[str, Callable[[], Tensor]] = field(default_factory=dict)
 
     def spelt_now(self, name: str) -> str:
         for pattern, new in self.legacy:

@@ -10,6 +10,7 @@ from clearhead.models import families, family
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
 from clearhead.models.model import Model
+from clearhead.models.retrieval import RetrievalModel
 from clearhead.nn import (
     Attention,
     Block,
@@ -23,7 +24,8 @@ from clearhead.nn import (
 from clearhead.nn.bidirectional_stack import BidirectionalStack
 from clearhead.nn.character_cnn import CharacterCNN
 from clearhead.nn.embedding import Embedder
-from clearhead.nn.positions import RelativeBuckets
+from clearhead.nn.neighbor_encoder import NeighborEncoder
+from clearhead.nn.positions import RelativeBuckets, RelativeSinusoids
 from clearhead.nn.recurrent_decoder import RecurrentDecoder
 from clearhead.nn.recurrent_stack import RecurrentStack
 from clearhead.nn.segment_recurrence import SegmentRecurrentStack
@@ -35,7 +37,8 @@ def features(fam: Family) -> Features:
     """The parts of the family's first preset, in words. Nothing is allocated."""
     config = fam.preset(next(iter(fam.presets))) if fam.presets else fam.config()
     model = fam.make(config, device="meta")
-    stacks = {name: module for name, module in model.named_modules() if isinstance(module, Stack)}
+    modules = dict(model.named_modules())
+    stacks = {n: m for n, m in modules.items() if isinstance(m, Stack) and not isinstance(m, NeighborEncoder)}
     parts = {"shape": _shape(model, list(stacks.values()))}
     sides = {name: _stack_features(stack) for name, stack in stacks.items()}
     for part in dict.fromkeys(part for side in sides.values() for part in side):
@@ -44,6 +47,8 @@ def features(fam: Family) -> Features:
             parts[part] = next(iter(words.values()))
         else:
             parts[part] = "; ".join(f"{name}: {said}" for name, said in words.items())
+    if isinstance(model, RetrievalModel):
+        parts["retrieval"] = _retrieval(model)
     parts["output"] = _output(model)
     parts["heads for"] = ", ".join(fam.architectures)
     return parts
@@ -106,6 +111,12 @@ def _stack_features(stack: Stack) -> Features:
         parts["cross-attention"] = "the decoder looks at the encoder"
     parts["feed-forward"] = _feedforward(first.feedforward)
     return parts
+
+
+def _retrieval(model: RetrievalModel) -> str:
+    numbers = [str(n) for n, block in enumerate(model.stack.blocks, start=1) if block.reads_neighbors]
+    encoder = f"an encoder of {len(model.neighbor_encoder.layers)} layers"
+    return f"layers {', '.join(numbers)} look at neighbours of every {model.chunk_size} tokens, through {encoder}"
 
 
 def _recurrence(stack: RecurrentStack) -> str:
@@ -177,7 +188,9 @@ def _positions(stack: Stack) -> str:
     if isinstance(stack, SegmentRecurrentStack):
         parts.append("sinusoids of the distance, in every layer")
     relative = getattr(attention, "relative", None)
-    if relative is not None:
+    if isinstance(relative, RelativeSinusoids):
+        parts.append("sinusoids of the distance, in every layer")
+    elif relative is not None:
         parts.append("relative keys" if isinstance(relative, RelativeKeys) else "relative buckets, a table per layer")
     return " and ".join(parts) or "none"
 

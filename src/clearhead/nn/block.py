@@ -1,6 +1,6 @@
 """One transformer layer: attention and feed-forward around a residual stream, with the norm before, after or shared."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,10 +24,12 @@ class Block(nn.Module):
     post       norm(x + sublayer(x))                          the 2017 Transformer, BERT, GPT
     parallel   x + attention(norm(x)) + feedforward(norm(x))  GPT-J (one norm), GPT-NeoX (two)
 
-    window     how far this layer sees (None: everything the mask allows)
+    window           how far this layer sees (None: everything the mask allows)
+    residual_scale   post: norm(residual_scale · x + sublayer(x)), as DeepNet has it
     """
 
     taps: tuple[str, ...] = ("input", "output")
+    reads_neighbors: ClassVar[bool] = False  # whether it takes the neighbours of the text's chunks
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class Block(nn.Module):
         placement: Placement = "pre",
         dropout: float = 0.0,
         window: int | None = None,
+        residual_scale: float = 1.0,
     ) -> None:
         super().__init__()
         if placement not in ("pre", "post", "parallel"):
@@ -51,6 +54,8 @@ class Block(nn.Module):
             raise ConfigError("A parallel layer has no place for cross-attention.")
         if cross_attention is not None and cross_attention_norm is None:
             raise ConfigError("Cross-attention needs a norm of its own.")
+        if residual_scale != 1 and placement != "post":
+            raise ConfigError("Only a post-norm layer scales its residual stream.")
         self.attention_norm = attention_norm
         self.attention = attention
         self.cross_attention_norm = cross_attention_norm
@@ -58,6 +63,7 @@ class Block(nn.Module):
         self.feedforward_norm = feedforward_norm
         self.feedforward = feedforward
         self.placement, self.dropout, self.window = placement, dropout, window
+        self.residual_scale = residual_scale
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout) if self.training and self.dropout else x
@@ -87,16 +93,29 @@ class Block(nn.Module):
             if self.feedforward_norm is not None:
                 normed = self.feedforward_norm(x)
             return tap(self, "output", x + attended + self._drop(self.feedforward(normed)))
-        x = x + attended if pre else self.attention_norm(x + attended)
-
-        # With neither an encoder's states nor cached ones, a decoder layer runs without looking at an encoder.
-        if self.cross_attention is not None and (memory is not None or (cache is not None and cache.memory)):
-            assert self.cross_attention_norm is not None
-            normed = self.cross_attention_norm(x) if pre else x
-            attended = self._drop(self.cross_attention(normed, memory_mask or BoundMask(), memory, cache=cache))
-            x = x + attended if pre else self.cross_attention_norm(x + attended)
+        x = self._added(x, attended, self.attention_norm)
+        x = self._look_across(x, memory, memory_mask, cache)
 
         assert self.feedforward_norm is not None
         normed = self.feedforward_norm(x) if pre else x
         fed_forward = self._drop(self.feedforward(normed))
-        return tap(self, "output", x + fed_forward if pre else self.feedforward_norm(x + fed_forward))
+        return tap(self, "output", self._added(x, fed_forward, self.feedforward_norm))
+
+    def _added(self, x: Tensor, new: Tensor, norm: nn.Module) -> Tensor:
+        """What a sublayer says, added to the residual stream."""
+        if self.placement != "post":
+            return x + new
+        normed: Tensor = norm((x if self.residual_scale == 1 else x * self.residual_scale) + new)
+        return normed
+
+    def _look_across(
+        self, x: Tensor, memory: Tensor | None, memory_mask: BoundMask | None, cache: LayerKVCache | None
+    ) -> Tensor:
+        """Cross-attention, between attention and feed-forward."""
+        # With neither an encoder's states nor cached ones, a decoder layer runs without looking at an encoder.
+        if self.cross_attention is None or not (memory is not None or (cache is not None and cache.memory)):
+            return x
+        assert self.cross_attention_norm is not None
+        normed = self.cross_attention_norm(x) if self.placement != "post" else x
+        attended = self._drop(self.cross_attention(normed, memory_mask or BoundMask(), memory, cache=cache))
+        return self._added(x, attended, self.cross_attention_norm)

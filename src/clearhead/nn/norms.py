@@ -1,4 +1,4 @@
-"""Normalisations: LayerNorm (centre and scale), RMSNorm (scale only), and BatchNorm over the rows of a batch."""
+"""Normalisations: LayerNorm (centre and scale), RMSNorm (scale, or gate too), BatchNorm over the rows of a batch."""
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,17 @@ class RMSNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.weight.numel()}, eps={self.eps}"
+
+
+class GatedRMSNorm(RMSNorm):
+    """RMSNorm(x) · σ(x · gate): each number says itself how much of it passes."""
+
+    def __init__(self, width: int, eps: float = 1e-6) -> None:
+        super().__init__(width, eps)
+        self.gate = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * torch.sigmoid(x * self.gate)
 
 
 class BatchNorm(nn.Module):

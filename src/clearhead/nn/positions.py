@@ -1,7 +1,7 @@
 """Position schemes: how a model that sees a set of vectors learns their order.
 
 Added to the embeddings: sinusoidal tables (two layouts) and learned tables.
-Added to the scores: T5's buckets of distance, and relative keys (Shaw; Music Transformer's "skew").
+Added to the scores: T5's buckets of distance, relative keys (Shaw; Music Transformer's "skew"), sinusoids of distance.
 Rotated into queries and keys: rotary (RoPE), in both ways of pairing the dimensions.
 """
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
+from clearhead.nn.linear import Linear
 
 Layout = Literal["interleaved", "halves"]
 Pairing = Literal["neighbours", "halves"]
@@ -201,3 +202,41 @@ class RelativeKeys(nn.Module):
             by_key = skew(key @ vectors.flip(0).t(), q).transpose(-1, -2)
             scores = scores + by_key.repeat_interleave(query.shape[1] // key.shape[1], 1)
         return scores
+
+
+class RelativeSinusoids(nn.Module):
+    """A matrix makes a key of the sinusoid of every distance, dotted with the query (Transformer-XL, RETRO).
+
+    Transformer-XL's two vectors that are added to the query are left out.
+    """
+
+    def __init__(self, width: int, heads: int, head_dim: int) -> None:
+        super().__init__()
+        if width % 2:
+            raise ConfigError(f"Sines and cosines come in pairs: the width must be even, not {width}.")
+        self.width, self.heads, self.head_dim = width, heads, head_dim
+        self.distance = Linear(width, heads * head_dim, bias=False)
+
+    def keys(self, distance: Tensor) -> Tensor:
+        """(distances,) -> (heads, head_dim, distances)"""
+        wave = 10_000.0 ** -(torch.arange(0, self.width, 2, device=distance.device) / self.width)
+        angle = distance[:, None].float() * wave
+        sinusoids = torch.cat((angle.sin(), angle.cos()), -1).to(self.distance.weight.dtype)
+        keys: Tensor = self.distance(sinusoids).unflatten(-1, (self.heads, self.head_dim))
+        return keys.permute(1, 2, 0)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """As RelativeKeys: in one sequence, where the queries are the last of the keys."""
+        q, k = query.shape[-2], key.shape[-2]
+        keys = self.keys(torch.arange(k - 1, -q, -1, device=query.device))
+        return skew(query @ keys.to(query.dtype), k)
+
+    def between(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """In two sequences that are laid side by side: query (batch, heads, Q, head_dim), positions (batch or 1, Q) and
+        (K,) -> (batch, heads, Q, K), unscaled."""
+        distance = query_positions[:, :, None] - key_positions  # (batch or 1, Q, K)
+        low, high = int(distance.min()), int(distance.max())
+        keys = self.keys(torch.arange(low, high + 1, device=query.device))
+        by_distance = query @ keys.to(query.dtype)  # (batch, heads, Q, distances)
+        index = (distance - low)[:, None].expand(*by_distance.shape[:3], -1)
+        return by_distance.gather(-1, index)

@@ -18,6 +18,7 @@ from clearhead.nn.fast import cpu_kernels
 from clearhead.nn.fast.cpu_decode import decode_step
 from clearhead.nn.kv_cache import KVCache, StaticKVCache
 from clearhead.nn.masks import BoundMask, Mask, from_attention_mask
+from clearhead.nn.neighbors import NeighborReading
 from clearhead.nn.tracing import is_tracing, tap
 
 
@@ -92,6 +93,7 @@ class Stack(nn.Module):
         memory_mask: Tensor | None = None,
         cache: KVCache | None = None,
         langs: Tensor | None = None,  # (batch, time), where the embedding knows languages
+        neighbors: NeighborReading | None = None,
     ) -> Tensor:
         """Token ids, or their vectors, through the embedder and the layers."""
         batch, time, device = shape_of(input_ids, inputs_embeds)
@@ -119,6 +121,7 @@ class Stack(nn.Module):
             memory=memory,
             memory_mask=memory_mask,
             cache=cache,
+            neighbors=neighbors,
         )
 
     def run(
@@ -130,6 +133,7 @@ class Stack(nn.Module):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         cache: KVCache | None = None,
+        neighbors: NeighborReading | None = None,  # for layers with chunked attention
     ) -> Tensor:
         """Vectors through the layers and the final norm."""
         x = narrowed(x)
@@ -185,6 +189,7 @@ class Stack(nn.Module):
                     cache=cache.layers[n] if cache is not None else None,
                     position_ids=position_ids,
                     bias=bias,
+                    **({"neighbors": neighbors} if layer.reads_neighbors else {}),
                 )
                 x = x * not_padding if not_padding is not None and self.blank_padding == "layers" else x
         if self.final_norm is not None:
@@ -192,8 +197,8 @@ class Stack(nn.Module):
         return F.dropout(x, self.final_dropout, self.training)
 
     def through(self, layer: nn.Module, *args: Any, **options: Any) -> Any:
-        """What a layer makes of its input."""
-        plain = options.get("cache") is None and not is_tracing()
+        """What a layer makes of its input. Neighbours, encoded once for later layers too, are not encoded again."""
+        plain = options.get("cache") is None and options.get("neighbors") is None and not is_tracing()
         if self.gradient_checkpointing and self.training and torch.is_grad_enabled() and plain:
             return checkpoint(layer, *args, use_reentrant=False, **options)  # dropout draws the same again
         return layer(*args, **options)

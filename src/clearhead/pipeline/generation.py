@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.generate import Generation, GenerationRun, Grammar, Options, PromptCache, cut_after
+from clearhead.generate import Generation, GenerationRun, Grammar, NeighborProvider, Options, PromptCache, cut_after
 from clearhead.models.model import Model
 from clearhead.text import TextStream, Tokenizer
 
@@ -51,6 +51,7 @@ class TextGeneration:
         past: PromptCache | None = None,
         log_probs: bool = True,
         preferred: Mapping[str, Any] | None = None,  # beside what the model's files prefer for all texts
+        neighbors: NeighborProvider | None = None,
     ) -> None:
         self._start_time = time.perf_counter()
         self._started = False
@@ -61,7 +62,7 @@ class TextGeneration:
         if self.options.grammar is not None and not self.options.eos_ids(model.config):
             # an answer of a given form must be able to end
             self.options = replace(self.options, eos_token_id=tokenizer.eos_token_id)
-        self.run = GenerationRun(model, ids, mask, self.options, tokenizer, past)
+        self.run = GenerationRun(model, ids, mask, self.options, tokenizer, past, neighbors)
         answers_only = model.is_encoder_decoder  # it answers its text rather than continuing it
         pairs = zip(ids.tolist(), mask.tolist(), strict=True)
         real = [[token for token, is_real in zip(*pair, strict=True) if is_real] for pair in pairs]

@@ -16,6 +16,7 @@ from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.hub.adapter import base_of, is_adapter, load_adapted
 from clearhead.models import Family, Model
 from clearhead.pipeline.base import Pipeline
+from clearhead.pipeline.retrieval import with_store
 from clearhead.pipeline.text import TextPipeline
 from clearhead.text import has_tokenizer
 from clearhead.text.builders.word_list import read_word_list, word_tokenizer
@@ -52,6 +53,7 @@ def load(
     quantize: str | None = None,
     strict: bool = False,
     vocab: str | os.PathLike[str] | None = None,
+    store: Any = None,
 ) -> Any:
     """Load a model and its codec, as the pipeline for what its family reads.
 
@@ -67,7 +69,11 @@ def load(
     quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
                      "auto": measure this machine and choose (hub/precision.py)
     vocab            of a file of fastai's: its words, a JSON list; by default vocab.json beside it
+    store            of a model that retrieves (RETRO): where it looks passages up, a store or its folder
     """
+    if store is not None:
+        pipe = load(where, task, dtype, device, revision, ignore_options, quantize, strict, vocab)
+        return with_store(pipe, store)
     place, kind = hub.as_device(device), hub.as_dtype(dtype)
     hub.check_quantize(quantize, kind, place)
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""

@@ -23,6 +23,7 @@ from clearhead.pipeline.fill import MaskFill, fill
 from clearhead.pipeline.generation import GeneratedText, TextGeneration
 from clearhead.pipeline.prompts import encode_prompts, in_languages
 from clearhead.pipeline.reading import read_text
+from clearhead.pipeline.retrieval import neighbors_of
 from clearhead.pipeline.search import SearchHit, search
 from clearhead.pipeline.tag import Entity, tag
 from clearhead.pipeline.translate import summarize, translate
@@ -30,6 +31,8 @@ from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
 from clearhead.text.builders.word_list import WordList
 
 log = logging.getLogger("clearhead")
+
+OWN_STORE: Any = object()  # of a call that names no store: the pipeline's
 
 # task of the head -> the method that does its job
 JOBS = {
@@ -60,6 +63,7 @@ class TextPipeline(Pipeline):
     ) -> None:
         """no_tokenizer: why there is none, where files of one were there."""
         super().__init__(model, tokenizer, name)
+        self.store: Any = None  # where a model that retrieves looks, unless a call says otherwise
         self.sentence = sentence
         self._no_tokenizer = no_tokenizer
 
@@ -100,7 +104,8 @@ class TextPipeline(Pipeline):
 
         A list of texts gives a list; num_return_sequences above 1 too. Options: clearhead.generate.Options; for models
         that know languages src_lang and tgt_lang (by default those of the tokenizer); and one of these for an answer of
-        a given form: choices=["yes", "no"], regex=r"\\d+", json_schema={…}. `write` tells more than the text.
+        a given form: choices=["yes", "no"], regex=r"\\d+", json_schema={…}. A RETRO takes store= and neighbors=, where
+        it looks passages up and how many for every chunk. `write` tells more than the text.
         """
         texts = [written.text for written in self.start_generation(text, log_probs=False, **options).finish()]
         return texts[0] if len(texts) == 1 and not isinstance(text, list | tuple) else texts
@@ -129,6 +134,8 @@ class TextPipeline(Pipeline):
         log_probs: bool = True,
         truncation: bool = False,
         preferred: Mapping[str, Any] | None = None,
+        store: Any = OWN_STORE,
+        neighbors: int | None = None,
         **options: Any,
     ) -> TextGeneration:
         """A call of `generate` that has not begun: its `pieces` as they come, or its `answers` when it is `finish`ed.
@@ -137,6 +144,8 @@ class TextPipeline(Pipeline):
         log_probs   whether the probability of every token is kept
         truncation  an encoder–decoder's text that is too long is cut, and a warning says so
         preferred   options that count where the call is silent, before those of generation_config.json
+        store       where a model that retrieves looks passages up: a store or its folder; None: nowhere
+        neighbors   how many passages it looks at for every chunk (2)
         """
         for name in ("return_dict_in_generate", "output_scores", "output_logits"):
             if options.get(name):
@@ -145,10 +154,11 @@ class TextPipeline(Pipeline):
                 )
         options = {name: value for name, value in _with_grammar(options).items() if value is not None}
         reader, options = self.in_languages(options)
+        provider = neighbors_of(self, self.store if store is OWN_STORE else store, neighbors)
         prompts, ids, mask = self.encode_prompts(text, reader, truncation)
         return TextGeneration(
             self.model, self.tokenizer.target, prompts, ids, mask, options, past=past, log_probs=log_probs,
-            preferred=preferred,
+            preferred=preferred, neighbors=provider,
         )  # fmt: skip
 
     def in_languages(self, options: dict[str, Any]) -> tuple[Tokenizer | None, dict[str, Any]]:

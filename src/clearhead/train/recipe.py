@@ -39,11 +39,13 @@ class DataRecipe:
 
 @dataclass
 class ModelRecipe:
-    """Start from a checkpoint (`start`), from a part of one (`student_of`), or from random weights of a `family`."""
+    """Start from a checkpoint (`start`), from a part of one (`student_of`), from a GPT-2 that gets what a RETRO has
+    beside (`retrofit`), or from random weights of a `family`."""
 
     start: str | None = None  # a folder, a shipped name or a hub id
     student_of: str | None = None  # the same, or "teacher", the objective's: its embedding, head, some layers
     layers: int | list[int] | None = None  # how many of them, or which; by default every other one
+    retrofit: str | None = None  # only the new parts learn; `config` is theirs
     family: str | None = None
     preset: str | None = None  # a published size of the family
     config: dict[str, Any] = field(default_factory=dict)  # configuration values, on top of the preset's
@@ -92,7 +94,7 @@ class OptimizerRecipe:
     momentum: Fraction = 0.95  # muon
     # each layer below learns by so much less (ULMFiT: 1/2.6)
     layer_decay: Annotated[float, Field(above=0, most=1)] = 1.0
-    freeze: str | None = None  # embeddings, encoder, all-but-head
+    freeze: str | None = None  # embeddings, encoder, all-but-head, all-but-retrieval
     unfreeze_every: MaybeCount = None  # steps after which one more layer learns, from the top (ULMFiT)
     unfreeze_epochs: MaybePositive = None  # the same in epochs
     # nt-asgd: the weights are averaged once so many evaluations have brought nothing better than before them
@@ -207,9 +209,11 @@ def check_recipe(recipe: Recipe, name: str) -> None:
     must(isinstance(recipe.objective.get("name"), str), "objective is missing. Say what to learn: causal-lm, …")
     must(data.train is not None, "data.train is missing. Say where the text is: data.train=path.")
     must(bool(recipe.out), "out is missing. Say which folder the run goes to: out=runs/mine.")
-    must(sum(map(bool, (model.start, model.student_of, model.family))) == 1, "give one of model.start (a checkpoint "
-         "to go on from), model.student_of (a part of one) and model.family (random weights).")  # fmt: skip
-    origin = "model.start" if model.start else "model.student_of"
+    origins = ("start", "student_of", "retrofit")
+    must(sum(bool(getattr(model, key)) for key in (*origins, "family")) == 1, "give one of model.start (a checkpoint "
+         "to go on from), model.student_of (a part of one), model.retrofit (a GPT-2 that becomes a RETRO) and "
+         "model.family (random weights).")  # fmt: skip
+    origin = f"model.{next((key for key in origins if getattr(model, key)), 'start')}"
     must(bool(model.family) or not model.preset, f"model.preset is a size to begin with; {origin} has one already.")
     must(not (model.student_of and model.config), "a student has the configuration of the model that it is a part of: "
          "leave model.config out. How many layers it has is said by model.layers.")  # fmt: skip

@@ -30,7 +30,7 @@ from clearhead.nn.torch_internals import has_global_forward_hooks
 from clearhead.nn.tracing import is_tracing
 
 # What the arithmetic takes from a module's own dictionary.
-BLOCK_SETTINGS = itemgetter("placement", "training")
+BLOCK_SETTINGS = itemgetter("placement", "residual_scale", "training")
 SETTINGS: dict[type, Callable[[dict[str, Any]], object]] = {
     Attention: itemgetter("heads", "kv_heads", "head_dim", "scale", "fused", "cross", "rotary", "relative", "training"),
     FeedForward: itemgetter("training"),

@@ -50,6 +50,7 @@ def pack_layer(block: nn.Module) -> PackedLayer | None:
     placement = block.__dict__["placement"]
     if (
         placement == "parallel"
+        or block.__dict__["residual_scale"] != 1
         or block.training
         or block._modules.get("cross_attention") is not None
         or not is_bare(attention, Attention)

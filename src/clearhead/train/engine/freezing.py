@@ -11,9 +11,10 @@ from torch import nn
 
 from clearhead.errors import InputError, did_you_mean
 from clearhead.models.model import Model
+from clearhead.models.retrieval import RetrievalModel
 from clearhead.train.engine.optim import parameter_names
 
-FREEZABLE = ("encoder", "embeddings", "all-but-head")
+FREEZABLE = ("encoder", "embeddings", "all-but-head", "all-but-retrieval")
 
 
 def depths(model: nn.Module) -> dict[str, int]:
@@ -95,9 +96,10 @@ class Unfreezing:
 def freeze(model: Model, part: str) -> None:
     """Keep a part as it is for good; call it before the optimiser is made.
 
-    encoder        the encoder of an encoder–decoder; the whole stack under the head of any other model
-    embeddings     tokens, positions, segments, with their norm
-    all-but-head   everything under the head
+    encoder             the encoder of an encoder–decoder; the whole stack under the head of any other model
+    embeddings          tokens, positions, segments, with their norm
+    all-but-head        everything under the head
+    all-but-retrieval   of a model that retrieves, the language model that it was made of (RETROfit)
 
     A tensor that a frozen part shares with another is frozen: a tied output matrix, with the embeddings.
     """
@@ -105,6 +107,13 @@ def freeze(model: Model, part: str) -> None:
         raise InputError(
             f"{part!r} cannot be frozen.{did_you_mean(part, FREEZABLE)} It can be: {', '.join(FREEZABLE)}."
         )
+    if part == "all-but-retrieval":
+        if not isinstance(model, RetrievalModel):
+            raise InputError(f"{model.family.title} looks at no neighbours: it has no parts for retrieval.")
+        new = model.retrieval_parameters()
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in new)
+        return
     stacks = model.stacks
     if part == "encoder" and model.is_encoder_decoder:
         stacks = {"encoder": stacks["encoder"]}

@@ -16,6 +16,7 @@ from clearhead.train.objectives.base import Objective
 OBJECTIVES = {
     "causal-lm": "causal:CausalLM",
     "recurrent-lm": "recurrent_lm:RecurrentLM",
+    "retrieval-lm": "retrieval_lm:RetrievalLM",
     "masked-lm": "masked:MaskedLM",
     "bidirectional-lm": "bidirectional:BidirectionalLM",
     "bert-pretraining": "sentences:NextSentence",

@@ -31,7 +31,7 @@ class TextObjective(Objective):
     """
 
     unit = "token"
-    codec_kinds = ("bpe", "wordpiece", "unigram", "words")
+    codec_kinds: ClassVar[tuple[str, ...]] = ("bpe", "wordpiece", "unigram", "words")
     special_tokens: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, tokenizer: Tokenizer, length: int) -> None:

@@ -39,7 +39,7 @@ class RunInputs:
 
 def open_inputs(recipe: Recipe, folder: Path) -> RunInputs:
     """folder: of the run, which knows sources that are gone"""
-    origin = recipe.model.start or recipe.model.student_of
+    origin = recipe.model.start or recipe.model.student_of or recipe.model.retrofit
     if recipe.model.student_of == "teacher":
         origin = recipe.objective["teacher"]
     start = hub.transformer_folder(pipeline.folder_of(origin)) if origin else None

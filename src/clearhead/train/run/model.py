@@ -10,6 +10,7 @@ import torch
 
 from clearhead import hub, models
 from clearhead.models import Config, Family, Model
+from clearhead.models.retro import retrofit
 from clearhead.models.vocabulary import grow_vocabulary
 from clearhead.train.objectives import Objective
 from clearhead.train.objectives.distillation import student_of
@@ -25,7 +26,10 @@ def make_model(
     device       where it is made
     """
     task = recipe.task or objective.task
-    if start is not None:
+    model: Model
+    if start is not None and recipe.retrofit:
+        model = retrofit(hub.load_model(start, task, "float32", device, recipe.ignore_options), recipe.config)
+    elif start is not None:
 
         def configure(raw: dict[str, Any]) -> dict[str, Any]:
             return objective.configure(raw | recipe.config)
@@ -47,6 +51,9 @@ def make_model(
 
 def model_shape(recipe: ModelRecipe, kind: type[Objective], start: Path | None, vocab_size: int) -> Model:
     """The model without its weights."""
+    if start is not None and recipe.retrofit:
+        family, config, _ = hub.read_config(start, recipe.ignore_options)
+        return retrofit(family.make(config, recipe.task or kind.task, "meta"), recipe.config)
     if start is not None:
         family, config, _ = hub.read_config(start, recipe.ignore_options, lambda raw: raw | recipe.config)
         config.check_known(recipe.config)
