@@ -66,9 +66,7 @@ const view = {
     const list = el("div", { class: "ch-ranked" }, rows);
     const columns = beside ? `${space}px minmax(0, 1fr)` : "minmax(0, 1fr)";
     box.append(
-      map
-        ? el("div", { class: "ch-columns", style: { "grid-template-columns": columns } }, map.element, list)
-        : list,
+      map ? el("div", { class: "ch-columns", style: { "grid-template-columns": columns } }, map.element, list) : list,
     );
   },
   *table(finding) {
@@ -118,7 +116,7 @@ function plane(c, space, pick) {
     sides,
     arrows,
     marks,
-    terms.map((one, n) => svg("g", {}, dot(n, "var(--ink)"), name(n, { style: { "font-weight": 600 } }))),
+    terms.map((_, n) => svg("g", {}, dot(n, "var(--ink)"), name(n, { style: { "font-weight": 600 } }))),
     c.tells(
       svg(
         "g",

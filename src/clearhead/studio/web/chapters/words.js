@@ -34,7 +34,6 @@ const here = (reader) => READERS.filter((name) => reader.models.some((model) => 
 /** Who reads the sentences: the chosen one, else the first that is there. */
 const whoReads = (reader) => (here(reader).includes(reader.by) ? reader.by : here(reader)[0]);
 const folder = (card) => (card?.source === "folder" ? "  # the folder" : ""); // whose path only its owner knows
-const NOTHING = { en: "", zh: "" };
 
 export const chapter = {
   slug: "words",
