@@ -4,13 +4,16 @@ import shlex
 from types import SimpleNamespace
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from clearhead.cli import app
 from clearhead.cli.next_command import next_command
+from clearhead.pipeline.vector_files import pipeline_of
 from clearhead.pipeline.words import WordPipeline
 from clearhead.text import train_tokenizer
 from clearhead.text.characters import CharacterCodec
+from clearhead.text.word_vectors import Words
 from clearhead.train.objectives import OBJECTIVES
 from clearhead.train.objectives.gpt_tasks import GPTInputs
 from tests.tiny import CORPUS, tiny, tiny_pipeline
@@ -52,7 +55,17 @@ def asked(name, **data):
 
 
 def test_every_objective_has_one():
-    assert set(MODELS) == set(OBJECTIVES)
+    assert {*MODELS, "word-vectors"} == set(OBJECTIVES)
+
+
+@pytest.mark.parametrize(
+    "words, line", [("the man king woman", "king - man + woman"), ("the a great house", "great"), ("a b", "a")]
+)
+def test_word_vectors_are_asked_about_words_they_know(words, line, tmp_path):
+    pipeline_of(Words.of(words.split()), torch.randn(len(words.split()), 4)).save(tmp_path / "model")
+    said = next_command(asked("word-vectors"), tmp_path / "model")
+    assert said.startswith(f'clearhead vectors "{line}" -m ')
+    assert CliRunner().invoke(app, shlex.split(said)[1:]).exit_code == 0
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -143,7 +143,7 @@ def stopping_at(step: int):
 
 
 def test_every_objective_has_a_case():
-    assert CASES.keys() == OBJECTIVES.keys()
+    assert CASES.keys() | {"word-vectors"} == OBJECTIVES.keys()  # which have no gradients: test_word_vectors.py
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -54,8 +54,9 @@ def check_embeddings(model: Model, vectors: WordVectors, tokenizer: Any) -> None
 def start_from(model: Model, vectors: WordVectors, tokenizer: Tokenizer) -> str:
     """Put them into the model's tables, for all tokens that are words they know; a sentence that says how many.
 
-    They are scaled, all by one number, so that their mean length is that of the rows they replace: beside rows that
-    keep their first values, and for what reads the table, they are as large as the model was drawn to be.
+    Rows must not differ wildly in length. The vectors stay as they are, and the rows that keep their first values are
+    brought to the vectors' mean length, all by one number. Where the table is the output matrix too, scores grow with
+    it: there the vectors are brought to the mean length of the rows they replace.
     """
     check_embeddings(model, vectors, tokenizer)
     tokens, rows = matching_words(tokenizer, vectors.words)
@@ -64,10 +65,15 @@ def start_from(model: Model, vectors: WordVectors, tokenizer: Tokenizer) -> str:
             f"None of the {len(tokenizer):,} tokens is a word that {vectors.title} knows. Are they of one language?"
         )
     found = vectors.table[rows].float().cpu()  # (tokens, width)
+    length = found.norm(dim=1).mean().clamp_min(1e-12)
+    head = model.head.language
+    output = None if head is None else getattr(head.output, "weight", None)
     for table in {id(table.weight): table for table in model.token_tables()}.values():
-        drawn = table.weight[tokens].norm(dim=1).mean()
-        scale = drawn.cpu() / found.norm(dim=1).mean().clamp_min(1e-12)
-        table.weight[tokens] = (found * scale).to(table.weight)
+        drawn = table.weight[tokens].norm(dim=1).mean().cpu().clamp_min(1e-12)
+        is_output = table.weight is output
+        if not is_output:
+            table.weight.mul_((length / drawn).to(table.weight))
+        table.weight[tokens] = (found * (drawn / length if is_output else 1)).to(table.weight)
     share = len(tokens) / len(tokenizer)
     return (
         f"{len(tokens):,} of the {len(tokenizer):,} tokens ({share:.0%}) begin with their vectors from "
