@@ -109,6 +109,23 @@ def test_a_store_by_its_folder_or_with_the_model(retro, stores, tmp_path):
     assert loaded.generate(TEXT, store=None, **asked) == retro.generate(TEXT, **asked)
 
 
+def test_with_a_real_store(retro, tmp_path):
+    """By its folder or opened, a store gives the same text, and another store another one."""
+    pytest.importorskip("lancedb")
+    from clearhead.retrieval import Document, Store, build
+
+    tiny_pipeline("bert", "features").save(tmp_path / "encoder")
+    retro.save(tmp_path / "retro")
+    asked = {"max_new_tokens": 24, "eos_token_id": []}
+    written = []
+    for name, text in (("one", "a dog sat on the mat and ran"), ("other", "the cat ran unbelievably on the sofa")):
+        build(tmp_path / name, [Document("a", text)], encoder=str(tmp_path / "encoder"), chunk_size=4)
+        store = Store(tmp_path / name)
+        written.append(ch.load(tmp_path / "retro", store=tmp_path / name).generate(TEXT, **asked))
+        assert written[-1] == retro.generate(TEXT, store=store, neighbors=2, **asked)
+    assert written[0] != written[1]
+
+
 def test_the_command_line(retro, stores, tmp_path):
     retro.save(tmp_path / "retro")
     words = ["generate", TEXT, "-m", str(tmp_path / "retro"), "-n", "8", "--json"]

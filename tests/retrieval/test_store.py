@@ -9,7 +9,7 @@ import torch
 
 import clearhead as ch
 from clearhead.errors import ClearheadError, InputError, StoreError
-from clearhead.retrieval import Document, Store, build, neighbor_ids
+from clearhead.retrieval import Document, Store, build
 from clearhead.retrieval.documents import cut
 from clearhead.retrieval.encoder import Encoder
 from tests.retrieval.conftest import prose
@@ -296,7 +296,7 @@ def test_settings_that_cannot_be(tmp_path, encoders, options, words):
 
 
 def test_chunks_may_be_counted_in_another_models_tokens(tmp_path, encoders):
-    """The model that will read the neighbours: its ids are kept. Any other tokenizer reads the texts."""
+    """Those of the model that will read them: a chunk of the store is then a chunk of the model."""
     from tests.tiny import tiny_pipeline
 
     writer = tiny_pipeline("gpt2", "causal-lm")
@@ -305,16 +305,8 @@ def test_chunks_may_be_counted_in_another_models_tokens(tmp_path, encoders):
     own = ch.load(tmp_path / "writer").tokenizer
     first = store.chunks("doc 0")[0]
     assert first.tokens == own(prose(0, 30), add_special_tokens=False)["input_ids"][:12]
-    hits = store.search(["the cat", "a dog ran"], k=3)
-    ids = neighbor_ids(hits, store.settings, own, k=4, pad_token_id=0)
-    assert ids.shape == (2, 4, 24) and ids.dtype == torch.long
-    hit = hits[1][2]
-    together = [*hit.tokens, *hit.continuation_tokens]
-    assert ids[1, 2].tolist() == together + [0] * (24 - len(together)) and not ids[:, 3].any()
-    other = tokenizer("wordpiece")
-    ids = neighbor_ids(hits, store.settings, other, k=2, pad_token_id=1)
-    read = other(hits[0][1].text + hits[0][1].continuation, add_special_tokens=False)["input_ids"][:24]
-    assert ids[0, 1].tolist() == read + [1] * (24 - len(read))
+    hit = store.search("a dog ran", k=3)[2]
+    assert own.decode(hit.tokens) == hit.text and own.decode(hit.continuation_tokens) == hit.continuation
     with pytest.raises(StoreError, match="cut with the tokenizer of"):
         build(tmp_path / "store", corpus(), tokenizer=encoders["one"])
 

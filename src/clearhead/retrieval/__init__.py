@@ -6,8 +6,7 @@ Scores, everywhere in this room: the higher, the more alike (metrics.py). LanceD
 from clearhead.retrieval.building import BuildReport, build
 from clearhead.retrieval.documents import Document
 from clearhead.retrieval.encoder import Encoder
-from clearhead.retrieval.neighbors import neighbor_ids
 from clearhead.retrieval.settings import StoreSettings
 from clearhead.retrieval.store import Hit, Store
 
-__all__ = ["BuildReport", "Document", "Encoder", "Hit", "Store", "StoreSettings", "build", "neighbor_ids"]
+__all__ = ["BuildReport", "Document", "Encoder", "Hit", "Store", "StoreSettings", "build"]
