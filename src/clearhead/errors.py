@@ -34,6 +34,10 @@ class UnknownWordError(InputError, KeyError):
     """A word that a table of vectors does not have."""
 
 
+class UnknownQuery(InputError):
+    """The encoder of a store knows no word of what is looked for."""
+
+
 class PromptTooLong(InputError):
     """The prompt takes all the positions that the model has: there is none left to write in."""
 

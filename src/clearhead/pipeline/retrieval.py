@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, UnknownQuery
 from clearhead.generate import NeighborProvider
 from clearhead.messages import say
 from clearhead.models import Model
@@ -70,13 +70,21 @@ class StoreNeighbors:
 
     def _of(self, chunk: list[int]) -> list[list[int]]:
         text = self.tokenizer.decode(chunk, skip_special_tokens=True)
-        found = list(self.store.search(text, k=self.k))[: self.k] if text.strip() else []
+        found = passages_for(text, self.store, self.k)
         rows = [self._ids(passage) for passage in found] + [[]] * (self.k - len(found))
         return [row + [self.padding_id] * (2 * self.chunk_size - len(row)) for row in rows]
 
     def _ids(self, passage: RetrievedPassage) -> list[int]:
         whole = passage.text + passage.continuation
         return self.tokenizer.encode(whole, add_special_tokens=False)[: 2 * self.chunk_size]
+
+
+def passages_for(text: str, store: PassageStore, k: int) -> list[RetrievedPassage]:
+    """What a store has for a chunk that a model has read or written; nothing for one without a word it knows."""
+    try:
+        return list(store.search(text, k=k))[:k] if text.strip() else []
+    except UnknownQuery:
+        return []
 
 
 def with_store(pipe: Any, store: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
-from clearhead.errors import InputError
+from clearhead.errors import InputError, UnknownQuery
 from clearhead.messages import say
 from clearhead.retrieval.building import BuildReport, IndexKind, RayOptions, build, choose_index
 from clearhead.retrieval.documents import Document
@@ -127,7 +127,7 @@ class Store:
         if not isinstance(text, str) or not text.strip():
             raise InputError(say("retrieval.no_query"))
         if not self._maker.encoder.knows(text):
-            raise InputError(say("retrieval.unknown_script", encoder=self._maker.encoder.name))
+            raise UnknownQuery(say("retrieval.unknown_script", encoder=self._maker.encoder.name))
 
     def add(
         self, documents: Iterable[Document], index: IndexKind = "auto", ray: RayOptions | None = None

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from clearhead.errors import InputError
+from clearhead.pipeline.retrieval import passages_for
 from clearhead.text import Tokenizer
 
 RUN = 13  # tokens
@@ -45,7 +46,7 @@ def with_neighbors(
                 here = start + first
                 own = ids[here : here + 2 * chunk_size]  # the chunk, and what follows it
                 query = tokenizer.decode(own[:chunk_size], skip_special_tokens=True)
-                hits = store.search(query, k=neighbors + SPARE) if query.strip() else []
+                hits = passages_for(query, store, neighbors + SPARE)
                 rows = list(_allowed(hits, name, own, tokenizer, 2 * chunk_size))[:neighbors]
                 rows += [[]] * (neighbors - len(rows))
                 found.append([row + [padding] * (2 * chunk_size - len(row)) for row in rows])
