@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 IndexKind = Literal["auto", "exact", "ivf-pq"]
-LARGE = 200_000  # chunks from which on an index is made, unless something else is asked for
+LARGE = 50_000  # chunks from which on an index is made, unless something else is asked for; benchmarks/vector_stores.py
 GROUP = 256 * 1024  # characters of the documents that are embedded together
 COMMIT_SECONDS = 10.0  # so much work is lost when the process is killed, and what is in hand
 COMMIT_ROWS = 64 * 1024
@@ -72,7 +72,7 @@ def build(
     tokenizer    the model whose tokens chunks are counted in; by default the encoder
     chunk_size   tokens of a chunk; by default 64
     metric       "cosine" or "l2" (metrics.py)
-    index        "auto": search is exact up to 200,000 chunks, and by an IVF-PQ index beyond; or say which
+    index        "auto": search is exact up to 50,000 chunks, and by an IVF-PQ index beyond; or say which
     advance      hears how many chunks were embedded since it was last called
 
     One process writes to a store at a time. What does not fit a store that is there is refused, and nothing changes.
