@@ -168,9 +168,9 @@ def test_a_question_is_answered_as_python_answers_it(page):
 def test_every_question_streams_to_its_end(page):
     """Each finding is of its kind, or the model cannot answer and says why."""
     for question in QUESTIONS.values():
-        asked = {"model": "random-gpt2", "question": question.name, "text": "The robot said:\nI will obey"}
+        asked = {"model": "random-gpt2", "question": question.name, "text": "The robot said:\nI will obey the robot"}
         if question.second == "needed":
-            asked["second"] = "The robot said:\nI will robot"  # as many tokens
+            asked["second"] = "The robot said:\nI will robot the robot"  # as many tokens
         last = events_of(page.post("/api/ask", json=asked))[-1]
         if last["event"] == "error":
             assert QUESTIONS[question.name].fits(ch.load("random-gpt2")), (question.name, last)
