@@ -61,6 +61,8 @@ def test_features(folder, tmp_path):
     text = inside("study", "features", "--train", train, "--test", test, "--model", folder).output
     for part in ("embeddings", "second to last", "sum of all", "F1", "no name"):
         assert part in text
+    both = inside("study", "features", "--train", train, "--test", test, "-m", "glove", "-m", folder, "--csv").stdout
+    assert both.splitlines()[1].startswith("glove,word vectors,50,") and len(both.splitlines()) == 8
 
 
 def test_similarity(folder):

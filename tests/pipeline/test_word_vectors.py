@@ -223,3 +223,17 @@ def test_the_shipped_one():
     assert (len(glove), glove.width, glove.name) == (40_000, 50, "glove")
     assert glove.analogy("king - man + woman")[0][0] == "queen"
     assert glove.odd_one_out(["breakfast", "lunch", "cereal", "dinner"]) == "cereal"
+
+
+def test_a_text_is_the_mean_of_its_words(vectors, table):
+    rows = table[[3, 7, 303]].mean(0)
+    torch.testing.assert_close(vectors.embed("w3, unheard-of W7 … Paris"), rows)
+    both = vectors.embed(["w3 w7 Paris", "猫"], normalize=True, pooling="max")
+    torch.testing.assert_close(both[0], torch.nn.functional.normalize(table[[3, 7, 303]].amax(0), dim=-1))
+    [hit] = vectors.search("w3", ["w9 w8", "w3 w3", "猫"], top_k=1)
+    assert hit.index == 1 and hit.score == pytest.approx(1.0, abs=1e-6)
+    for wrong in ("nothing known", "", 3):
+        with pytest.raises(ClearheadError):
+            vectors.embed(wrong)
+    with pytest.raises(ClearheadError, match="mean or max"):
+        vectors.embed("w3", pooling="cls")

@@ -87,8 +87,10 @@ def _cache(pipe: TextPipeline, where: str, folder: Path | None) -> VectorCache:
     from clearhead.hub.fingerprint import fingerprint
 
     place = cache_folder("vectors") if folder is None else folder.expanduser()
-    tokenizer = None if pipe.codec is None else pipe.tokenizer
-    model = fingerprint(pipe.model, tokenizer, pipe.sentence)
+    from clearhead.text import Tokenizer
+
+    tokenizer = pipe.codec if isinstance(pipe.codec, Tokenizer) else None  # ELMo and word vectors read words
+    model = fingerprint(pipe.model, tokenizer, getattr(pipe, "sentence", None))
     return VectorCache(place, model, str(Path(where).expanduser().resolve()))
 
 

@@ -64,9 +64,11 @@ def sentiment_command(
         if value and not fine_tune:
             raise InputError(f"{option} is about fine-tuning: it goes with --fine-tune.")
     check_target(save, overwrite, browse, as_json, as_csv)
-    pipe = open_model(model, task="features", device=device, fallback=MASKED)
+    from clearhead.pipeline import as_text
     from clearhead.studies import sentiment
     from clearhead.studies.frozen import default_cache
+
+    pipe = as_text(open_model(model, task="features", device=device, fallback=MASKED))
 
     named = text is not None or label is not None
     columns = {"text": _column(text or "0"), "label": _column(label or "1")} if named else None
@@ -140,9 +142,10 @@ def similarity_command(
       clearhead study similarity --model sentence-transformers/all-MiniLM-L6-v2
     """
     check_target(save, overwrite, browse, as_json, as_csv)
-    pipe = open_model(model, task="features", device=device, fallback=MASKED)
+    from clearhead.pipeline import as_text
     from clearhead.studies import similarity
 
+    pipe = as_text(open_model(model, task="features", device=device, fallback=MASKED))
     with progress() as on_progress:
         finding = similarity(pipe, data, on_progress=on_progress)
     show_finding(finding, as_json, as_csv, save, browse)

@@ -121,8 +121,8 @@ def open_pipeline(
 
 
 def open_model(name: str, task: str | None = None, **options: Any) -> TextPipeline:
-    """The same, for a verb that works on texts: an error for a table of words, which reads none."""
+    """The same, for a verb that works on texts: an error for a table of words, which has nothing but their vectors."""
     pipe: Any = open_pipeline(name, task, **options)
     from clearhead.pipeline import WordVectors, as_text
 
-    return as_text(pipe) if isinstance(pipe, WordVectors) else pipe
+    return as_text(pipe) if isinstance(pipe, WordVectors) and task != "features" else pipe

@@ -3,6 +3,10 @@
 SENTENCES = {
     "word_is_text": ("A word is text, not {got}.", "词应当是文本，而不是 {got}。"),
     "unknown_word": ("The vectors have no word “{word}”.{hint}", "词向量里没有“{word}”这个词。{hint}"),
+    "no_word_of_text": (
+        "The vectors have no word of “{text}”, so there is nothing to take the mean of.",
+        "词向量里没有“{text}”中的任何词，无从取平均。",
+    ),
     "no_sign": (
         "There is neither + nor - between “{before}” and “{after}”. Write them between spaces: king - man + woman.",
         "“{before}”和“{after}”之间没有 + 或 -。请在两边留空格：king - man + woman。",

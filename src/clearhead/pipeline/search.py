@@ -16,6 +16,7 @@ from clearhead.schema import Field
 
 if TYPE_CHECKING:
     from clearhead.pipeline.text import TextPipeline
+    from clearhead.pipeline.word_vectors import WordVectors
     from clearhead.pipeline.words import WordPipeline
 
 _TOP_K = Field(name="top_k", type=int, default=10, least=1)
@@ -31,7 +32,7 @@ class SearchHit:
 
 
 def search(
-    pipe: TextPipeline | WordPipeline,
+    pipe: TextPipeline | WordPipeline | WordVectors,
     query: str | list[str],
     texts: Sequence[str],
     *,

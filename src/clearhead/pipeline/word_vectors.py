@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import CheckpointError, InputError
 from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.pipeline.base import Pipeline
+from clearhead.pipeline.batches import texts_of
+from clearhead.pipeline.search import SearchHit, search
 from clearhead.text.word_vectors import ENDINGS, Words, parse, write_vectors
+from clearhead.text.words import words_of
 
 TOGETHER = 2**16  # rows whose lengths are computed at once
 _NO_FOLDER = (".csv", ".tsv", ".json", ".jsonl", ".npy", ".npz", ".gz", ".zip", ".safetensors", ".pt", ".pth", ".glove")
@@ -71,6 +75,50 @@ class WordVectors(Pipeline):
     def _rows(self, rows: list[int]) -> np.ndarray:
         found: np.ndarray = self.table[rows].float().cpu().numpy()
         return found
+
+    # ---- texts
+
+    def embed(
+        self,
+        texts: str | list[str],
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        batch_size: int = 32,
+    ) -> Tensor:
+        """One vector for each text, (texts, width), or (width,) for a single one: the mean of its words' vectors.
+
+        A word is looked up as it is written, then in small letters; those that the table does not have are left out.
+
+        pooling      "mean" (the default) or "max" over the words
+        normalize    to unit length
+        batch_size   is for models that read texts together; here each is read alone
+        """
+        if pooling not in (None, "mean", "max"):
+            raise InputError(f"The vectors of words are pooled by mean or max, not {pooling!r}.")
+        out = torch.stack([self._of_text(text, pooling or "mean") for text in texts_of(texts)])
+        out = F.normalize(out, dim=-1) if normalize else out
+        return out[0] if isinstance(texts, str) else out
+
+    def _of_text(self, text: str, pooling: str) -> Tensor:
+        """(width,)"""
+        rows = [row for word in words_of(text) if (row := self.words.find_any_case(word.text)) >= 0]
+        if not rows:
+            raise InputError(say("vectors.no_word_of_text", text=text))
+        vectors = self.table[rows].float()  # (words, width)
+        return vectors.amax(0) if pooling == "max" else vectors.mean(0)
+
+    def search(
+        self,
+        query: str | list[str],
+        texts: Sequence[str],
+        *,
+        top_k: int = 10,
+        vectors: Tensor | None = None,
+        batch_size: int = 32,
+    ) -> list[SearchHit] | list[list[SearchHit]]:
+        """The texts whose mean of words lies nearest, best first, each with its cosine."""
+        return search(self, query, texts, top_k=top_k, vectors=vectors, batch_size=batch_size)
 
     def count_units(self, text: str, /) -> int:
         return len(text.split())

@@ -90,9 +90,8 @@ def _of_table(vectors: WordVectors, sentences: Sentences) -> np.ndarray:
     """As it is written, or else in lower case; zeros for a word that the table does not have."""
     rows = np.zeros((sum(map(len, sentences)), vectors.width), np.float32)
     for n, word in enumerate(word for words in sentences for word in words):
-        known = next((form for form in (word, word.lower()) if form in vectors), None)
-        if known is not None:
-            rows[n] = vectors[known]
+        if (row := vectors.words.find_any_case(word)) >= 0:
+            rows[n] = vectors.table[row].float().numpy()
     return rows
 
 

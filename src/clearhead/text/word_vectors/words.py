@@ -101,11 +101,15 @@ class Words:
             raise UnknownWordError(say("vectors.unknown_word", word=word[:60], hint=self._hint(word[:60])))
         return row
 
+    def find_any_case(self, word: str) -> int:
+        """The row of a word as it stands in a text: as it is written, or else in lower case; -1 where there is none."""
+        row = self.find(word)
+        return row if row >= 0 else self.find(word.lower())
+
     def spelled(self, word: str) -> str:
         """The word as the table has it: as it is written, or in lower case. An error where it has neither."""
-        if isinstance(word, str) and self.find(word) < 0 <= self.find(word.lower()):
-            return word.lower()
-        return self[self.row(word)]
+        row = self.find_any_case(word) if isinstance(word, str) else -1
+        return self[row if row >= 0 else self.row(word)]
 
     @cached_property
     def _index(self) -> tuple[np.ndarray, np.ndarray]:
