@@ -158,6 +158,15 @@ def test_the_same_command_goes_on_where_it_stopped(model, stopped, monkeypatch):
     assert not (stopped / "o.csv.part").exists()
 
 
+@pytest.mark.parametrize("damage", [b"garbage\n", b'{"a": 1}\n' * 9, b"00000000 [1.0]\n"])
+def test_what_is_damaged_is_computed_again(model, stopped, damage):
+    with (stopped / "o.csv.part").open("ab") as part:
+        part.write(damage)
+    result = embed(model, "--file", "t.csv", "--out", "o.csv")
+    assert result.exit_code == 0 and "Going on after 4 of 10" in result.stderr
+    assert len(read(stopped / "o.csv")) == 10 and not (stopped / "o.csv.part").exists()
+
+
 @pytest.mark.parametrize("change", ["input", "model", "options", "column", "stranger"])
 def test_another_job_does_not_go_on_with_it(model, stopped, change, tmp_path_factory):
     words = ["--file", "t.csv", "--out", "o.csv"]

@@ -186,6 +186,23 @@ def test_tied_and_stored_twice(tmp_path):
     assert same(model, tmp_path).config.tie_word_embeddings
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_one_table_that_is_stored_twice(side, tmp_path):
+    """The same twice is fine; two that differ are refused, because one of them would be ignored."""
+    sizes = {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "encoder_layers": 1, "decoder_layers": 1}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = transformers.BartConfig(vocab_size=30, max_position_embeddings=20, **sizes, **heads)
+    model = transformers.BartForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path)
+    name = f"model.{side}.embed_tokens.weight"
+    edit_weights(tmp_path, lambda t: {**t, name: t["model.shared.weight"].clone()})
+    ids = torch.tensor([[5, 6, 7]])
+    torch.testing.assert_close(hub.load_model(tmp_path)(input_ids=ids).logits, model(input_ids=ids).logits)
+    edit_weights(tmp_path, lambda t: {**t, name: t["model.shared.weight"] + 1})
+    with pytest.raises(CheckpointError, match=f"{side}.embed_tokens.weight, which are one matrix"):
+        hub.load_model(tmp_path)
+
+
 def test_tied_but_stored_different(tmp_path, caplog):
     """As transformers does: the file is believed rather than the config."""
     gpt2().save_pretrained(tmp_path)

@@ -141,3 +141,13 @@ def test_a_model_of_nan_says_so(task, job):
             p.fill_(torch.nan)
     with pytest.raises(InputError, match="computes NaN"):
         job(pipe)
+
+
+def test_an_end_of_nan_is_no_answer_and_a_question_alone_is_none():
+    pipe = tiny_pipeline("bert", "question-answering")
+    with torch.no_grad():
+        pipe.model.head.output.bias[1] = torch.nan
+    with pytest.raises(InputError, match="computes NaN"):
+        pipe.answer("the cat", "the mat")
+    with pytest.raises(InputError, match=r"pipe\(question, passage\)"):
+        pipe("the cat")

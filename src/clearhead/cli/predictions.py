@@ -1,8 +1,8 @@
 """The file of predictions: a row for each row of the input, whole or not there, and gone on with after a stop.
 
-Results are kept in FILE.part as they come: a line that says which job it is, then a JSON line for each row. When all
-are there, the rows of the input are written with them to FILE, and the part is removed. Run again after a stop, a job
-goes on behind the last whole line, if it is the same: model, input and options.
+Results are kept in FILE.part as they come: a line that says which job it is, then one for each row, each with its
+checksum. When all are there, the rows of the input are written with them to FILE, and the part is removed. Run again
+after a stop, a job goes on behind the last whole line, if it is the same: model, input and options.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import csv
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +85,7 @@ class PredictionFile:
     def results(self) -> Iterator[Any]:
         with _part(self.target).open("rb") as file:
             next(file)
-            yield from map(json.loads, file)
+            yield from map(_data, file)
 
     def finish(self, rows: TextRows, cells: Cells) -> list[str]:
         """Every row with its result, in place of the part. The names of what was added, a plain text's one alone."""
@@ -138,7 +139,17 @@ def _part(target: Path) -> Path:
 
 
 def _line(data: Any) -> bytes:
-    return (json.dumps(data, ensure_ascii=False) + "\n").encode()
+    """With its checksum in front."""
+    text = json.dumps(data, ensure_ascii=False).encode()
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _data(line: bytes) -> Any:
+    """What a line holds; ValueError where it is not whole."""
+    checksum, _, text = line.rstrip(b"\n").partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(text):
+        raise ValueError("damaged")
+    return json.loads(text)
 
 
 def _lock(file: BinaryIO, part: Path) -> None:
@@ -154,7 +165,7 @@ def _done(file: BinaryIO, part: Path, job: Mapping[str, Any], overwrite: bool) -
         return None
     file.seek(0)
     try:
-        header = json.loads(file.readline())
+        header = _data(file.readline())
     except ValueError:
         header = None
     if not isinstance(header, dict) or "input" not in header:
@@ -170,8 +181,12 @@ def _done(file: BinaryIO, part: Path, job: Mapping[str, Any], overwrite: bool) -
             "or add --overwrite to begin again."
         )
     end, done = file.tell(), 0
-    while file.readline().endswith(b"\n"):
+    while (line := file.readline()).endswith(b"\n"):
+        try:
+            _data(line)
+        except ValueError:
+            break  # what stands behind a damaged line cannot be told to be this job's
         end, done = file.tell(), done + 1
     file.seek(end)
-    file.truncate()  # the half of a line
+    file.truncate()  # the half of a line, or what is damaged
     return done

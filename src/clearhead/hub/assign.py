@@ -9,6 +9,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
+from clearhead.errors import CheckpointError
 from clearhead.hub.matching import Match, Matching, check
 from clearhead.hub.weights import FLOATS, Weights
 from clearhead.models.checkpoint import CheckpointMap
@@ -55,6 +56,13 @@ def assign_weights(
         as_type = torch.float32 if entry.wide and dtype == torch.float16 else dtype
         column_major = contiguous and entry.transpose
         tensors = [weights.read(name, as_type, device, column_major=column_major) for name in match.stored]
+        for other in matching.other_spellings(match):
+            if not torch.equal(tensors[0], weights.read(other, as_type, device)):
+                raise CheckpointError(
+                    f"The file holds {match.stored[0]} and {other}, which are one matrix in {model.family.title}, and "
+                    "the two differ: one of them would be ignored. Save the model with a table for each side, where "
+                    "its family has such an option (share_encoder_decoder_embeddings), or remove the one that is old."
+                )
         parts = entry.to_ours(tensors, [_parameter(model, name).shape[0] for name in entry.ours])
         for name, part in zip(entry.ours, parts, strict=True):
             assign(model, name, part.contiguous() if contiguous else part)

@@ -72,6 +72,12 @@ class Matching:
                 return Match(entry, names, [self.stored_names[name] for name in names])
         return Match(entry, None, [])
 
+    def other_spellings(self, match: Match) -> list[str]:
+        """The file's names of tensors that should be the one that was found."""
+        names = (self.map.published_name(name, match.entry, self.with_prefix) for name in match.entry.or_else)
+        stored = [self.stored_names[name] for name in names if name in self.stored_names]
+        return [name for name in stored if name not in match.stored] if match.entry.one_tensor else []
+
     @property
     def used(self) -> list[str]:
         """The file's names of the tensors that were found."""

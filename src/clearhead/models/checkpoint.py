@@ -24,6 +24,7 @@ class Entry:
     flat        the published tensor has a leading axis of one that ours lacks (BART's final_logits_bias)
     heads       the published tensor's last axis is split in two: this many heads, and the size of one (XLNet)
     or_else     other published names to read it from, best first; `copies` are also written when saving
+    one_tensor  those names stand for one tensor: a file in which they differ is refused
     optional    files may lack it: it then has the family's first value
     wide        stays in fp32 where the rest of the model is float16, whose range it would leave (T5)
     """
@@ -37,6 +38,7 @@ class Entry:
     tied_to: str | None = None
     or_else: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
+    one_tensor: bool = False
     optional: bool = False
     wide: bool = False
 

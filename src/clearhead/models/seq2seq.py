@@ -249,7 +249,7 @@ def _tables(config: Seq2SeqConfig, task: str, decoder: str) -> Iterator[Entry]:
     if task == "causal-lm":
         yield Entry((ours,), (target,), or_else=(target, shared))
     elif config.one_table:
-        yield Entry((ours,), (shared,), or_else=(shared, target, source))
+        yield Entry((ours,), (shared,), or_else=(shared, target, source), one_tensor=True)
     else:
         copies = (shared,) if config.target_size == config.vocab_size else ()
         yield Entry((ours,), (target,), or_else=(target, shared))

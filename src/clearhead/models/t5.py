@@ -213,6 +213,7 @@ def _entries(config: T5Config, task: str, per_layer: bool) -> Iterator[Entry]:
             ("decoder.embed.tokens.weight",),
             ("shared.weight",),
             or_else=("decoder.embed_tokens.weight", "shared.weight"),
+            one_tensor=True,
         )
         yield Entry(
             ("encoder.embed.tokens.weight",),

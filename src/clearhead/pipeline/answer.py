@@ -89,7 +89,7 @@ def answer(
 
     def logits(batch: TextBatch) -> list[tuple[Tensor, Tensor]]:
         out = pipe.model(**batch.inputs)
-        check_numbers(out.start_logits, pipe.model)
+        check_numbers(torch.cat([out.start_logits, out.end_logits], -1), pipe.model)
         return list(zip(out.start_logits.float().cpu(), out.end_logits.float().cpu(), strict=True))
 
     scores = run_batches(pipe, [window.row for window in windows], logits, batch_size)

@@ -329,6 +329,8 @@ class TextPipeline(Pipeline):
                 f"{self.title} is loaded for {self.model.task}, which is no job with a text alone: call .model(…), "
                 "or load it for another task."
             )
+        if job == "answer" and len(inputs) + len({"question", "passage"} & options.keys()) < 2:
+            raise InputError(f"{self.title} answers a question about a passage: pipe(question, passage).")
         return getattr(self, job)(*inputs, **options)
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False, format: str | None = None) -> None:
