@@ -89,6 +89,11 @@ def test_the_others_have_learned_something():
     assert guesses[0].token == "king"
     cat, kitten, prices = ch.load("sentences").embed(["A cat.", "A kitten.", "Stock prices."])
     assert cat @ kitten > 0.6 > 0.4 > cat @ prices
+    sentences = (
+        "The dog ran after the stick.\nShe broke the stick.\n\nThe pages stick together.\nLeaves stick to his shoes."
+    )
+    uses = ch.explain.word_in_context(ch.load("elmo-small"), sentences, word="stick")
+    assert uses.within - uses.across > 0.1
     for name, sentence, label in (
         ("sentiment", "A warm, funny and clever film.", "positive"),
         ("sentiment", "The plot makes no sense and the actors are bored.", "negative"),

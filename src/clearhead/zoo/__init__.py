@@ -59,6 +59,7 @@ TRAINED = (
     "rnn-en-de",
     "rnn-attention-en-de",
     "rnn-attention-en-zh",
+    "elmo-small",
     "glove",
 )
 

@@ -60,6 +60,11 @@ CARDS = {  # name: (family, what it is, the same in Chinese); the long story is 
         "an LSTM with attention for short everyday sentences to Chinese (Tatoeba)",
         "带注意力的 LSTM，把简短的日常句子译成中文（Tatoeba）",
     ),
+    "elmo-small": (
+        "elmo",
+        "a small ELMo: vectors of words in their sentence, read by characters, forwards and backwards",
+        "小型 ELMo：按字符读词，正反两个方向读句子，给出词在句中的向量",
+    ),
     "glove": (
         "word-vectors",
         "GloVe's vectors of the 40,000 most frequent English words, 50 numbers each",
