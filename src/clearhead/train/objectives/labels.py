@@ -71,9 +71,11 @@ class Labels:
         if unknown:
             counts = ", ".join(f"{name!r} ({count:,} ×)" for name, count in unknown.most_common(10))
             more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
+            header = " Is it the header? Then name the columns by it: data.columns.text=… data.columns.label=…"
             raise InputError(
                 f"{where} has labels that the model does not know: {counts}{more}. It knows: {self._some()}. Rename "
                 "them, leave those records out, or name the column that is meant: data.columns.label=…"
+                f"{header if unknown.total() == 1 else ''}"
             )
 
     def _is_known(self, name: str) -> bool:
