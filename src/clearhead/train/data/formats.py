@@ -258,7 +258,8 @@ def _quoted_rows(path: Path, encoding: str, advance: Advance, separator: str) ->
     except csv.Error as error:
         raise InputError(
             f"{path}:{begins} is not a row of a table: {error}. A field with a quote in it must stand in quotes, the "
-            "quote doubled; if quotes mean nothing in this file, say quoted: false."
+            "quote doubled. If quotes mean nothing in this file: in a recipe quoted: false; where tabs part columns, "
+            "name it .tsv."
         ) from error
 
 

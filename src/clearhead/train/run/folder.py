@@ -120,4 +120,4 @@ def _how_long(before: Recipe, changed: list[str]) -> str:
     if not any(key.startswith(("steps:", "epochs:")) for key in changed):
         return ""
     length = f"steps={before.steps}" if before.steps is not None else f"epochs={before.epochs:g}"
-    return f" It began with {length}, which can be raised to train longer, and not lowered."
+    return f" It has {length}, which can be raised to train longer, and not lowered."
