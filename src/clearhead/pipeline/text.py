@@ -334,9 +334,8 @@ class TextPipeline(Pipeline):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The job that its head was made for: classify, tag, answer, fill, generate or embed."""
-        return getattr(self, _job_of(self, len(inputs) + len({"question", "passage"} & options.keys())))(
-            *inputs, **options
-        )
+        given = len(inputs) + len({"question", "passage"} & options.keys())
+        return getattr(self, _job_of(self, given))(*inputs, **options)
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False, format: str | None = None) -> None:
         """Write config.json, model.safetensors and the tokenizer's files (see `Pipeline.save`).
