@@ -144,8 +144,8 @@ def _module(name: str) -> str:
 
 
 def _part(name: str) -> str:
-    """The part of the whole that a tensor stands in: the first word of its name, and of TensorFlow's scopes what numbers
-    and kinds of them share (CNN_high_1 is a part of CNN)."""
+    """The part of the whole that a tensor stands in: the first word of its name; of TensorFlow's scopes what they share
+    (CNN_high_1 is a part of CNN)."""
     return name.partition("/")[0].partition("_")[0] if "/" in name else name.partition(".")[0]
 
 
