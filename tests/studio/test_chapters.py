@@ -35,7 +35,8 @@ CUT = r"""
   const whole = [...box.querySelectorAll(".ch-matrix")].filter((one) => right(one.querySelector("canvas")) <= edge);
   const names = whole.flatMap((one) => [...one.querySelectorAll("text")]);
   const steps = box.closest('[data-question="alignment-steps"]');
-  const numbers = steps ? [...box.querySelectorAll("span")].filter((one) => /^−?[\d.]+( %)?$/.test(one.textContent)) : [];
+  const spans = steps ? [...box.querySelectorAll("span")] : [];
+  const numbers = spans.filter((one) => /^−?[\d.]+( %)?$/.test(one.textContent));
   return [...names, ...numbers].filter((one) => right(one) > edge).map((one) => one.textContent);
 })
 """
