@@ -5,8 +5,9 @@ import json
 import pytest
 
 import clearhead as ch
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, InputError
 from tests.cli.test_verbs import data, run
+from tests.studies import small
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +65,10 @@ def test_export(own, tmp_path):
     assert list(ch.load(tmp_path / "x.bin")) == list(ch.load(tmp_path / "folder")) == list(ch.load(own))
     shipped = {row["name"]: row for row in data("models")["shipped"]}
     assert shipped["glove"]["verb"] == "vectors" and shipped["glove"]["bytes"] < 2.2e6
+
+
+@pytest.mark.parametrize("verb", ["generate", "classify", "tag", "fill", "translate", "summarize", "next"])
+def test_verbs_that_want_more_than_vectors_say_so(verb, own, tmp_path):
+    for model in (own, str(small.elmo(tmp_path / "elmo"))):
+        with pytest.raises(InputError, match=r"table of word vectors|vectors of words in their sentence"):
+            run(verb, "A [MASK].", "-m", model)

@@ -8,6 +8,8 @@ from clearhead.errors import InputError
 from clearhead.explain import echo, gates, walk
 from clearhead.explain.questions import QUESTIONS
 from clearhead.nn import trace
+from clearhead.pipeline import load
+from tests.studies import small
 from tests.tiny import TEXT, tiny_pipeline
 
 PARTS = {
@@ -54,6 +56,36 @@ def test_both_directions():
         gates(tiny_pipeline("rnn"), TEXT, direction="reverse")
     with pytest.raises(InputError, match="'forward' or 'reverse'"):
         gates(pipe, TEXT, direction="up")
+
+
+def test_elmo_in_each_direction(tmp_path):
+    """Its directions are stacks of their own, and its states are narrower than its cells."""
+    pipe = load(small.elmo(tmp_path / "elmo"))
+    for direction, name in (("forward", "forward"), ("reverse", "backward")):
+        found = gates(pipe, TEXT, layer=1, direction=direction, top=None)
+        with torch.no_grad(), trace(pipe.model, f"layers.1.{name}.*") as seen:
+            pipe.model(**pipe.read(TEXT).inputs)
+        assert [part.name for part in found.parts] == PARTS["lstm"]
+        for part in found.parts:
+            want = seen[f"layers.1.{name}.{part.name}"][0].numpy().T
+            np.testing.assert_allclose(part.values, want[part.units], rtol=1e-5)
+        assert found.tokens[0].text == "<S>" and found.part("hidden").width < found.part("cell").width
+        kept = echo(pipe, TEXT, layer=0, direction=direction)
+        assert np.allclose(np.diagonal(kept.echo), 1)
+        read_before = np.tril(kept.change, -1) if direction == "forward" else np.triu(kept.change, 1)
+        assert np.abs(read_before).max() < 1e-6
+
+
+def test_a_walk_through_elmo(tmp_path):
+    pipe = load(small.elmo(tmp_path / "elmo"))
+    found = walk(pipe, TEXT, layer=1, position=3, numbers=12)
+    with torch.no_grad(), trace(pipe.model, "layers.1.forward.*") as seen:
+        pipe.model(**pipe.read(TEXT).inputs)
+    steps = {step.tap: step for step in found.steps}
+    word, state, gate = (vector.numbers for vector in steps["layers.1.forward.input_gate"].vectors)
+    np.testing.assert_allclose(gate, 1 / (1 + np.exp(-np.add(word, state))), atol=2e-4)
+    np.testing.assert_allclose(gate, seen["layers.1.forward.input_gate"][0, 3], atol=1e-4)
+    assert "“sat”" in steps["embed.output"].explanation
 
 
 def test_what_is_written_is_looked_at_too():

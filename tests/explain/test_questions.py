@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from clearhead import explain
-from clearhead.errors import InputError
+from clearhead.errors import ClearheadError, InputError
 from clearhead.explain.questions import QUESTIONS, question
 from clearhead.explain.settings import LONGEST, IndicesSetting, ModelSetting, Setting
 from clearhead.messages import Message, chinese_of
 from clearhead.pipeline import TextPipeline
+from clearhead.pipeline.words import WordPipeline
+from clearhead.text.characters import CharacterCodec
 from clearhead.views.page import WEB
-from tests.tiny import TEXT, tiny_pipeline
+from tests.tiny import TEXT, tiny, tiny_pipeline
 
 MODELS = [
     ("bert", "masked-lm"), ("roberta", "masked-lm"), ("deberta-v2", "masked-lm"), ("bert", "pretraining"),
@@ -23,7 +25,8 @@ MODELS = [
     ("gpt2", "causal-lm"), ("gptj", "causal-lm"), ("transfo-xl", "causal-lm"), ("gpt2", "sequence-classification"),
     ("transformer", "seq2seq-lm"), ("t5", "seq2seq-lm"), ("bart", "sequence-classification"),
     ("rnn-seq2seq", "seq2seq-lm"), ("rnn", "causal-lm"), ("rnn", "sequence-classification"),
-    ("rnn", "token-classification"), ("rnn", "features"),
+    ("rnn", "token-classification"), ("rnn", "features"), ("awd-lstm", "causal-lm"),
+    ("awd-lstm", "sequence-classification"), ("elmo", "features"), ("elmo", "bidirectional-lm"),
 ]  # fmt: skip
 # What some models must be told besides the text.
 TOLD = {
@@ -35,7 +38,11 @@ TOLD = {
 
 @cache
 def model(name, task):
-    return tiny_pipeline(name, task)
+    if name == "elmo":  # which reads words, not tokens
+        codec = CharacterCodec.train([TEXT], vocab_size=9)
+        return WordPipeline(tiny(name, task, vocab_size=len(codec)), codec, name="tiny elmo")
+    sizes = {"recurrent_size": 30} if name == "awd-lstm" else {}
+    return tiny_pipeline(name, task, **sizes)
 
 
 def text_for(task):
@@ -63,7 +70,7 @@ def test_a_question_is_answered_where_it_fits_and_nowhere_else(family, task):
         with pytest.raises(InputError) as refused:
             one.ask(pipe, text, second, **told)
         assert str(refused.value) == reason
-        with pytest.raises(InputError):  # and it is right: the model itself cannot
+        with pytest.raises(ClearheadError):  # and it is right: the model itself cannot
             one.answer(pipe, text, second, **one.checked(told))
 
 
@@ -77,6 +84,9 @@ def test_which_questions_fit():
     in_layers = {"query-key", "attention-steps", "ablation", "cache", "positions", "length-curve"}
     assert unanswered["rnn-seq2seq", "seq2seq-lm"] == {"prediction", *in_layers}
     assert unanswered["rnn", "causal-lm"] == {"prediction", "attention", "alignment-steps", *in_layers}
+    answered = every - unanswered["elmo", "features"]  # its layers are LSTMs, in each direction a stack of its own
+    of_layers = {"gates", "echo", "neurons", "factors", "walk", "similarity", "word-in-context"}
+    assert answered == {*of_layers, "parameters"}
     assert every - fits["masked-lm"] == {"next-token", "sampling", "beams", "cache", *recurrent}
     assert fits["multiple-choice"] == {"prediction", "positions", "parameters"}
     bare = TextPipeline(model("gpt2", "causal-lm").model, None, name="bare")

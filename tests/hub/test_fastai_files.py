@@ -80,6 +80,12 @@ def test_words_beside_the_file(folder):
     config = lm.model.config
     assert lm.tokenizer.encode("W1 w2") == ids and (config.pad_token_id, config.bos_token_id) == (1, 2)
     (folder / "model.vocab.json").unlink()
+    assert ch.load(folder / "model.pth", vocab=words).tokenizer.encode("W1 w2") == ids  # fastai's dls.vocab, as it is
+    assert ch.load(folder / "model.pth", vocab=tuple(words)).tokenizer.encode("W1 w2") == ids
+    for wrong, said in (([], "empty list"), ([*words[:-1], 3], "must be a string"), ([*words[:-1], "w1"], "'w1' twice"),
+                        (7, "not int")):  # fmt: skip
+        with pytest.raises(ClearheadError, match=said):
+            ch.load(folder / "model.pth", vocab=wrong)
     bare = ch.load(folder / "model.pth")
     assert bare.model(input_ids=torch.tensor([[3, 4]])).logits.shape[-1] == len(words)
     with pytest.raises(TokenizerError, match=r"vocab="):

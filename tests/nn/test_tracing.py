@@ -294,7 +294,7 @@ def elmo_shape(parts: list[str], body: BidirectionalStack, places: tuple[int, in
         case ["layers", _, "input" | "output"]:
             return (*places, 12)
         case ["layers", _, "forward" | "backward", which]:
-            return (*places, 6 if which == "hidden" else 7)
+            return (*places, {"hidden": 6, "from_input": 28, "from_state": 28}.get(which, 7))
     return None
 
 

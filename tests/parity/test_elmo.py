@@ -346,15 +346,42 @@ def test_elmo_needs_both_files_and_both_tables(broken):
     with pytest.raises(ConfigError, match="reads whole words"):
         ch.load(broken)
     (broken / "options.json").unlink()
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match=r"one options\.json, and .* has none"):
+        ch.load(broken)
+    (broken / "options.json").write_text(json.dumps(options()))
+    (broken / "weights.hdf5").unlink()
+    with pytest.raises(CheckpointError, match=r"one weights\.hdf5, and .* has none"):
         ch.load(broken)
 
 
-def test_elmo_names_options_that_it_does_not_know(broken, capsys, caplog):
+@pytest.mark.parametrize(
+    ("table", "change", "left"),
+    [
+        ("lstm", {"n_layers": 1}, "Cell1/LSTMCell"),
+        ("char_cnn", {"n_highway": 0}, "CNN_high_0"),
+        ("char_cnn", {"n_highway": 1}, "CNN_high_1"),
+    ],
+)
+def test_elmo_with_a_layer_too_many_is_another_model(tmp_path, table, change, left):
+    """Options that leave one out would give other numbers, in silence."""
+    said = options(n_highway=2)
+    elmo_reference.write_files(tmp_path / "elmo", said, seed=0)
+    ch.load(tmp_path / "elmo")
+    for without in (said[table] | change, {key: value for key, value in said[table].items() if key not in change}):
+        if table == "char_cnn" and without.get("n_highway") is None:
+            left = "CNN_high_0"
+        (tmp_path / "elmo" / "options.json").write_text(json.dumps(said | {table: without}))
+        with pytest.raises(CheckpointError, match=rf"do not belong to this model: .*{left}"):
+            ch.load(tmp_path / "elmo")
+
+
+def test_elmo_names_options_that_it_does_not_know(broken, caplog):
     (broken / "options.json").write_text(json.dumps(options() | {"n_epochs": 10, "peephole": True}))
     with pytest.raises(ConfigError, match="peephole"):
         ch.load(broken, strict=True)
-    ch.load(broken)
+    with caplog.at_level("WARNING", logger="clearhead"):
+        ch.load(broken)
+    assert "peephole = True" in caplog.text and "n_epochs" not in caplog.text
 
 
 def test_elmo_opens_files_by_their_longer_names(broken):

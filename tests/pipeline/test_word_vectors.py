@@ -8,7 +8,7 @@ import torch
 from gensim.models import KeyedVectors
 
 import clearhead as ch
-from clearhead.errors import CheckpointError, ClearheadError
+from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.pipeline import WordVectors, vector_files
 from clearhead.pipeline.vector_files import pipeline_of
 from clearhead.text.word_vectors import Words
@@ -198,10 +198,43 @@ def test_loading_options(tmp_path, vectors):
 
 
 def test_other_files_are_refused_in_words(tmp_path):
-    for name, data in (("notes.txt", b"Some text\nand more\n"), ("config.json", b"{}"), ("empty.bin", b"")):
+    for name, data, said in (
+        ("notes.txt", b"Some text\nand more\n", "holds no word vectors"),
+        ("config.json", b"{}", "holds no word vectors"),
+        ("empty.bin", b"", "nothing in it"),
+    ):  # fmt: skip
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(CheckpointError, match="is a file"):
+        with pytest.raises(CheckpointError, match=f"is a file.*{said}"):
             ch.load(tmp_path / name)
+
+
+@pytest.mark.parametrize("scale", [1e-44, 1e-30, 1e-20, 1, 1e20, 1e30, 2e38])
+def test_large_and_small_numbers_have_directions_too(tmp_path, scale):
+    """Their squares are beyond a float32."""
+    rows = {"a": (1, 1), "b": (1, -1), "c": (1, 0.5), "tiny": (1e-30, 0), "zero": (0, 0), "plain": (0, 1)}
+    lines = [f"{w} {x * scale!r} {y * scale!r}\n" if len(w) == 1 else f"{w} {x} {y}\n" for w, (x, y) in rows.items()]
+    (tmp_path / "x.txt").write_text("".join(lines))
+    vectors = ch.load(tmp_path / "x.txt")
+    near = dict(vectors.nearest("a"))
+    least = 0.05 if scale < 1e-40 else 1e-6  # numbers that have few bits
+    cosines = {"b": 0.0, "c": 1.5 / np.sqrt(2.5), "tiny": np.sqrt(0.5), "zero": 0.0, "plain": np.sqrt(0.5)}
+    assert near == pytest.approx(cosines, abs=least)
+    assert vectors.similarity("a", "c") == pytest.approx(cosines["c"], abs=least)
+    assert vectors.odd_one_out(["a", "b", "c"]) == "b"
+    assert vectors.nearest(vectors["c"], 1)[0][0] == "c"
+    assert vectors.analogy("a + b - c", 1)[0][0] in ("tiny", "plain")
+
+
+def test_infinite_and_missing_numbers_are_near_nothing(tmp_path):
+    (tmp_path / "x.txt").write_text("a inf 1\nb nan 1\nc 1 2\nd 2 3\n")
+    vectors = ch.load(tmp_path / "x.txt")
+    assert [word for word, _ in vectors.nearest("c")] == ["d"]
+    for word in "ab":
+        with pytest.raises(InputError, match="no direction"):
+            vectors.nearest(word)
+    for wrong in (None, {}, "c d".split(), object()):
+        with pytest.raises(InputError, match=r"word or a vector|has 2 numbers"):
+            vectors.nearest(wrong)
 
 
 def test_damaged_folders(tmp_path, vectors):

@@ -90,6 +90,16 @@ def test_the_file_is_a_plain_modules(n, task, tmp_path):
     torch.testing.assert_close(again(input_ids=IDS, attention_mask=MASK)[0], model.float()(IDS, MASK)[0])
 
 
+@pytest.mark.parametrize("pooling", ["last", "mean", "max", "concat"])
+def test_a_row_of_padding_has_finite_scores(pooling):
+    model = make(0, "sequence-classification", pooling=pooling)
+    mask = MASK.clone()
+    mask[1] = 0
+    logits = model(IDS, mask).logits
+    assert logits.isfinite().all()
+    torch.testing.assert_close(logits[0], model(IDS, MASK).logits[0])
+
+
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_loss_and_gradients(n, tmp_path):
     model = make(n, "causal-lm")

@@ -191,6 +191,20 @@ def test_a_replacement_acts_on_all_that_follows(kind):
     assert all((changed[:, t] - plain[:, t]).abs().max() > 1e-6 for t in (1, 2, 3))
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if KINDS[kind]["attention"]])
+def test_a_source_of_padding_only_is_not_looked_at(kind):
+    """Weights of zero and finite scores, beside a row that has words."""
+    model = make(kind, 8)
+    mask = MASK.clone()
+    mask[1] = 0
+    with ch.trace(model, "decoder.attention.weights") as seen:
+        traced = model(SOURCE, mask, TARGET).logits
+    weights = seen["decoder.attention.weights"]
+    assert torch.equal(weights[1], torch.zeros_like(weights[1])) and traced.isfinite().all()
+    torch.testing.assert_close(traced, model(SOURCE, mask, TARGET).logits)
+    torch.testing.assert_close(traced[0], model(SOURCE[:1], MASK[:1], TARGET[:1]).logits[0])
+
+
 @pytest.mark.parametrize("kind", ["one vector", "additive", "general", "local concat, fed"])
 def test_padding_in_the_target_changes_nothing(kind):
     model = make(kind, 6)

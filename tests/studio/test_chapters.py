@@ -28,6 +28,18 @@ ENGLISH = r"""
     return copy.textContent.trim();
   }).filter((text) => text && (!/[\u4e00-\u9fff]/.test(text) || /([A-Za-z]{2,}[ ,]+){7,}/.test(text)))
 """
+# Names of rows and columns that are cut off although all cells fit; and numbers of a step that stand out of sight.
+CUT = r"""
+() => [...document.querySelectorAll(".ch-scroll")].filter((one) => one.checkVisibility()).flatMap((box) => {
+  const edge = box.getBoundingClientRect().right + 1, right = (one) => one.getBoundingClientRect().right;
+  const whole = [...box.querySelectorAll(".ch-matrix")].filter((one) => right(one.querySelector("canvas")) <= edge);
+  const names = whole.flatMap((one) => [...one.querySelectorAll("text")]);
+  const steps = box.closest('[data-question="alignment-steps"]');
+  const spans = steps ? [...box.querySelectorAll("span")] : [];
+  const numbers = spans.filter((one) => /^−?[\d.]+( %)?$/.test(one.textContent));
+  return [...names, ...numbers].filter((one) => right(one) > edge).map((one) => one.textContent);
+})
+"""
 
 
 def read_through(page):
@@ -68,6 +80,7 @@ def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch, tmp_pa
         page.set_viewport_size({"width": 360, "height": 800})
         page.wait_for_timeout(200)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
+        assert page.evaluate(CUT) == []
         page.set_viewport_size({"width": 1280, "height": 900})
 
         asked = []

@@ -181,6 +181,7 @@ BAD_TEXT = {
     "too many words": ("1 2\na 1 2\nb 3 4\n", "more than 1"),
     "another width": ("2 3\na 1 2\nb 3 4\n", "line 2.*has 2 numbers.*not 3"),
     "not UTF-8": (b"a 1 2\nna\xefve 3 4\n", "not UTF-8: word 2 is b'na"),
+    "not UTF-8, below a header": (b"2 2\na 1 2\nna\xefve 3 4\n", "not UTF-8: word 2 is b'na"),
     "a header alone": ("5 3\n", "cut off"),
     "no words": ("0 3\na 1 2 3\n", "cannot be"),
     "no width": ("1 0\na\n", "cannot be"),
@@ -231,7 +232,8 @@ def test_other_files_are_not_taken_for_vectors(tmp_path):
 
 def test_what_cannot_be_written(tmp_path):
     for words, name, said in (
-        (["a", ""], "x.txt", "empty"), (["a b"], "x.txt", "hold a space"), (["a"], "x.csv", "saved as .txt"),
+        (["a", ""], "x.txt", "empty"), (["a b"], "x.txt", "hold a space"),
+        (["a", "b\r"], "x.txt", "hold a space"), (["a"], "x.csv", "saved as .txt"),
         (["a"], "no/x.txt", "cannot be written"),
     ):  # fmt: skip
         with pytest.raises(ClearheadError, match=said):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.progress import progress
-from clearhead.cli.style import MODEL_HELP, open_model, out, print_json, table_of, waiting
+from clearhead.cli.style import MODEL_HELP, open_pipeline, out, print_json, table_of, waiting
 
 
 def command(
@@ -48,7 +48,7 @@ def command(
     if test is None:
         raise InputError("Say which data: --test new.csv")
     where = parse_value(test, "--test")
-    pipe = open_model(model, device=device)
+    pipe = open_pipeline(model, device=device)
     with waiting("Getting ready …"):
         from clearhead.train import evaluate
         from clearhead.views.training import number

@@ -121,8 +121,9 @@ def open_pipeline(
 
 
 def open_model(name: str, task: str | None = None, **options: Any) -> TextPipeline:
-    """The same, for a verb that works on texts: an error for a table of words, which has nothing but their vectors."""
+    """The same, for a verb that works on texts: an error for what has nothing but vectors of words, where a verb wants
+    more than vectors (task="features")."""
     pipe: Any = open_pipeline(name, task, **options)
-    from clearhead.pipeline import WordVectors, as_text
+    from clearhead.pipeline import as_text
 
-    return as_text(pipe) if isinstance(pipe, WordVectors) and task != "features" else pipe
+    return pipe if task == "features" else as_text(pipe)

@@ -15,14 +15,17 @@ PARTS = (
     "input_gate", "forget_gate", "reset_gate", "update_gate", "candidate", "output_gate", "cell", "hidden",
 )  # fmt: skip
 GATES = frozenset(part for part in PARTS if part.endswith("_gate"))  # between zero and one
-_STATE = re.compile(r"(?P<side>encoder\.|decoder\.|)layers\.(?P<layer>\d+)\.(?P<reverse>reverse\.)?hidden")
+# `reverse` is torch's other direction, which upper layers read too; ELMo has two stacks, `forward` and `backward`
+_STATE = re.compile(
+    r"(?P<side>encoder\.|decoder\.|)layers\.(?P<layer>\d+)\.(?P<way>forward\.|backward\.|reverse\.|)hidden"
+)
 
 
 @dataclass(frozen=True)
 class RecurrentTaps:
     """One direction of one layer.
 
-    prefix   of its trace names: "layers.0.", "encoder.layers.1.reverse."
+    prefix   of its trace names: "layers.0.", "encoder.layers.1.reverse.", "layers.0.backward."
     parts    what it announces, in the order of a step
     """
 
@@ -49,6 +52,6 @@ def recurrent_layers(model: Model, side: str | None = None) -> list[RecurrentTap
             continue
         prefix = name.removesuffix("hidden")
         parts = tuple(part for part in PARTS if prefix + part in points)
-        direction: Direction = "reverse" if match["reverse"] else "forward"
+        direction: Direction = "forward" if match["way"] in ("", "forward.") else "reverse"
         found.append(RecurrentTaps(match["side"].rstrip("."), int(match["layer"]), direction, prefix, parts))
     return sorted(found, key=lambda one: (one.side, one.layer, one.direction))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torch import Tensor
 
 from clearhead.explain.attention_site import AttentionSite
-from clearhead.explain.recurrence import recurrent_layers
+from clearhead.explain.recurrence import RecurrentTaps, recurrent_layers
 from clearhead.explain.token_path import Column, TokenPath, WalkStep
 from clearhead.messages import say
 from clearhead.nn.tracing import tap_points
@@ -28,8 +29,7 @@ class RecurrentPath(TokenPath):
 
     @classmethod
     def taps(cls, site: AttentionSite, layer: int) -> list[str]:
-        side = site.prefix.rstrip(".")
-        own = next(one for one in recurrent_layers(site.pipe.model, side) if one.layer == layer)
+        own = _forward(site, layer)
         known = tap_points(site.pipe.model)
         parts = [own.prefix + part for part in (*own.parts, "from_input", "from_state")]
         if site.side == "decoder":
@@ -49,26 +49,31 @@ class RecurrentPath(TokenPath):
         yield from self.answer(top_k)
 
     def embedding(self, key: str = "recurrent_embedding") -> WalkStep:
-        return super().embedding(key)
+        return super().embedding(key if self.site.stack.embed.reads_tokens else "character_embedding")
 
     def inside(self) -> Iterator[WalkStep]:
         yield self.last_state()
-        if f"{self._at}forget_gate" in self.seen:
+        if f"{self._own}forget_gate" in self.seen:
             yield from self.lstm()
-        elif f"{self._at}update_gate" in self.seen:
+        elif f"{self._own}update_gate" in self.seen:
             yield from self.gru()
         else:
             yield self.plain()
 
     # ---- pieces of tensors
 
+    @cached_property
+    def _own(self) -> str:
+        """What the names of the layer's gates and states begin with."""
+        return _forward(self.site, self.layer).prefix
+
     def _row(self, part: str) -> Tensor:
-        row: Tensor = self.seen[self._at + part][0, self.position]
+        row: Tensor = self.seen[self._own + part][0, self.position]
         return row
 
     def _before(self, part: str) -> Tensor | None:
         """A state as the step finds it; None before the first word."""
-        return None if self.position == 0 else self.seen[self._at + part][0, self.position - 1]
+        return None if self.position == 0 else self.seen[self._own + part][0, self.position - 1]
 
     def _share(self, part: str, gate: str, order: tuple[str, ...]) -> Tensor:
         """What the word, or the state, says to one gate."""
@@ -77,32 +82,33 @@ class RecurrentPath(TokenPath):
     # ---- stops
 
     def last_state(self) -> WalkStep:
-        states = [(part, self._before(part)) for part in ("hidden", "cell") if self._at + part in self.seen]
+        states = [(part, self._before(part)) for part in ("hidden", "cell") if self._own + part in self.seen]
         vectors = [self._shown(say(f"walk.last_{part}"), row) for part, row in states if row is not None]
         if vectors:
-            return self._step("last_state", f"{self._at}hidden", *vectors)
+            return self._step("last_state", f"{self._own}hidden", *vectors)
         key = "state_from_encoder" if self.site.side == "decoder" else "no_state_yet"
-        return self._step(key, f"{self._at}hidden")
+        return self._step(key, f"{self._own}hidden")
 
     def gate(self, name: str, order: tuple[str, ...]) -> WalkStep:
         parts = [
             self._shown(say(f"walk.{part}"), self._share(part, name, order)) for part in ("from_input", "from_state")
         ]
-        return self._step(name, self._at + name, *parts, self._shown(say(f"explain.part_{name}"), self._row(name)))
+        return self._step(name, self._own + name, *parts, self._shown(say(f"explain.part_{name}"), self._row(name)))
 
     def lstm(self) -> Iterator[WalkStep]:
         for name in LSTM_ORDER:
             yield self.gate(name, LSTM_ORDER)
         written = self._row("input_gate") * self._row("candidate")
-        kept = self._row("cell") - written
+        before = self._before("cell")  # what a decoder begins with is not announced
+        kept = self._row("cell") - written if before is None else self._row("forget_gate") * before
         yield self._step(
-            "new_cell", f"{self._at}cell", self._shown(say("walk.kept"), kept),
+            "new_cell", f"{self._own}cell", self._shown(say("walk.kept"), kept),
             self._shown(say("walk.written"), written), self._shown(say("explain.part_cell"), self._row("cell")),
         )  # fmt: skip
         hidden, cell = self._row("hidden"), self._row("cell")
         key = "new_hidden" if len(hidden) == len(cell) else "projected_hidden"
         yield self._step(
-            key, f"{self._at}hidden", self._shown(say("walk.squashed"), cell.tanh()),
+            key, f"{self._own}hidden", self._shown(say("walk.squashed"), cell.tanh()),
             self._shown(say("explain.part_output_gate"), self._row("output_gate")),
             self._shown(say("explain.part_hidden"), hidden), width=len(hidden),
         )  # fmt: skip
@@ -112,14 +118,14 @@ class RecurrentPath(TokenPath):
             yield self.gate(name, GRU_ORDER)
         used = self._row("reset_gate") * self._share("from_state", "candidate", GRU_ORDER)
         yield self._step(
-            "gru_candidate", f"{self._at}candidate",
+            "gru_candidate", f"{self._own}candidate",
             self._shown(say("walk.from_input"), self._share("from_input", "candidate", GRU_ORDER)),
             self._shown(say("walk.from_state_reset"), used),
             self._shown(say("explain.part_candidate"), self._row("candidate")),
         )  # fmt: skip
         taken = (1 - self._row("update_gate")) * self._row("candidate")
         yield self._step(
-            "gru_hidden", f"{self._at}hidden", self._shown(say("walk.kept"), self._row("hidden") - taken),
+            "gru_hidden", f"{self._own}hidden", self._shown(say("walk.kept"), self._row("hidden") - taken),
             self._shown(say("walk.written"), taken), self._shown(say("explain.part_hidden"), self._row("hidden")),
         )  # fmt: skip
 
@@ -150,8 +156,14 @@ class RecurrentPath(TokenPath):
 
     def plain(self) -> WalkStep:
         """Without gates; or of a layer that announces none, what it gives."""
-        known = [part for part in ("from_input", "from_state") if self._at + part in self.seen]
+        known = [part for part in ("from_input", "from_state") if self._own + part in self.seen]
         vectors = [self._shown(say(f"walk.{part}"), self._row(part)) for part in known]
-        states = [part for part in ("cell", "hidden") if self._at + part in self.seen]
+        states = [part for part in ("cell", "hidden") if self._own + part in self.seen]
         vectors += [self._shown(say(f"explain.part_{part}"), self._row(part)) for part in states]
-        return self._step("plain_hidden" if known else "given_state", f"{self._at}hidden", *vectors)
+        return self._step("plain_hidden" if known else "given_state", f"{self._own}hidden", *vectors)
+
+
+def _forward(site: AttentionSite, layer: int) -> RecurrentTaps:
+    """The direction of a layer that reads forward."""
+    side = site.prefix.rstrip(".")
+    return next(one for one in recurrent_layers(site.pipe.model, side) if one.layer == layer)

@@ -107,7 +107,7 @@ class TokenPath:
         output = self._vector(say("walk.enters"), f"{embed}output")
         unit = self.site.queries[self.position]
         return self._step(key, f"{embed}output", *vectors, output, token=getattr(unit, "id", unit.text),
-                          width=output.length)  # fmt: skip
+                          text=unit.text.strip(), width=output.length)  # fmt: skip
 
     def layers_below(self) -> Iterator[WalkStep]:
         if self.layer > 0:

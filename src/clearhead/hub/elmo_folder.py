@@ -17,6 +17,13 @@ def is_elmo_folder(folder: Path) -> bool:
     return not (folder / "config.json").is_file() and bool(_found(folder, OPTIONS)) and bool(_found(folder, WEIGHTS))
 
 
+def refuse_half(folder: Path) -> None:
+    """Say which of the two files is not there, where one is."""
+    if _found(folder, OPTIONS) or _found(folder, WEIGHTS):
+        _only(folder, OPTIONS)
+        _only(folder, WEIGHTS)
+
+
 def weights_file(folder: Path) -> Path:
     return _only(folder, WEIGHTS)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from clearhead.errors import CheckpointError, InputError
 from clearhead.hub.config import ADAPTER, CONFIG
 from clearhead.hub.download import download
-from clearhead.hub.elmo_folder import is_elmo_folder
+from clearhead.hub.elmo_folder import is_elmo_folder, refuse_half
 from clearhead.hub.parts import INDEX
 from clearhead.hub.run_folder import is_run, model_of_run
 from clearhead.hub.sentence import MODULES
@@ -38,6 +38,7 @@ def locate(
         if is_run(path):
             return model_of_run(path)
         if not any((path / name).is_file() for name in (CONFIG, MODULES, INDEX, ADAPTER)) and not is_elmo_folder(path):
+            refuse_half(path)
             listing = sorted(p.name for p in path.iterdir())[:8] or say("loading.nothing")
             raise CheckpointError(say("loading.no_model_folder", path=path, config=CONFIG, listing=listing))
         return path

@@ -129,13 +129,24 @@ class Matching:
 
     def _is_outside(self, name: str) -> bool:
         """Whether a tensor stands apart from the body, and in no module that the model has."""
-        modules = {used.rpartition(".")[0] for match in self.matches for used in match.names or ()}
-        if name.rpartition(".")[0] in modules - {""}:
+        modules = {_module(used) for match in self.matches for used in match.names or ()}
+        if _module(name) in modules - {""}:
             return False
         if self.with_prefix:
             return not name.startswith(self.map.prefix)
-        body = {used.partition(".")[0] for m in self.matches if not m.of_head for used in m.names or ()}
-        return name.partition(".")[0] not in body
+        body = {_part(used) for m in self.matches if not m.of_head for used in m.names or ()}
+        return _part(name) not in body
+
+
+def _module(name: str) -> str:
+    """What a tensor belongs to: its name without the last word. TensorFlow has slashes where torch has dots."""
+    return name.rpartition("/" if "/" in name else ".")[0]
+
+
+def _part(name: str) -> str:
+    """The part of the whole that a tensor stands in: the first word of its name; of TensorFlow's scopes what they share
+    (CNN_high_1 is a part of CNN)."""
+    return name.partition("/")[0].partition("_")[0] if "/" in name else name.partition(".")[0]
 
 
 def check(

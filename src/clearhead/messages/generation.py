@@ -78,6 +78,11 @@ SENTENCES = {
         "{title} reads whole words by their characters: it has no tokens, so this cannot be asked of it.",
         "{title} 按字符读整个词，没有词元，所以无法回答这个问题。",
     ),
+    "vectors_of_words": (
+        "{title} gives the vectors of words in their sentence, and neither writes nor labels. Ask it with clearhead "
+        "embed, search or explain, or load another model.",
+        "{title} 给出词在句子里的向量，不写文本，也不给标签。请用 clearhead embed、search 或 explain，或加载别的模型。",
+    ),
     "no_codec": (
         "{title} came without a codec: it takes tensors only, through .model(…).",
         "{title} 没有附带编解码器：它只通过 .model(…) 接受张量。",

@@ -11,6 +11,15 @@ SENTENCES = {
         "{name} is a file. Give the folder that holds it and its {config}.",
         "{name} 是一个文件。请给出含有它和 {config} 的文件夹。",
     ),
+    "no_vectors": (
+        "{name} is a file, and holds no word vectors: its first line is no word with numbers behind it. A model is "
+        "named by the folder that holds it and its {config}.",
+        "{name} 是一个文件，里面不是词向量：第一行不是一个词加上若干个数。模型要用含有它和 {config} 的文件夹来指明。",
+    ),
+    "empty_file": (
+        "{name} is a file with nothing in it. Was it fetched whole?",
+        "{name} 是一个文件，但里面空无一物。下载完整吗？",
+    ),
     "no_model_folder": (
         "{path} has no {config}, so it is not a model folder. It holds {listing}.",
         "{path} 里没有 {config}，所以不是模型文件夹。里面有 {listing}。",

@@ -2,6 +2,10 @@
 
 SENTENCES = {
     "word_is_text": ("A word is text, not {got}.", "词应当是文本，而不是 {got}。"),
+    "word_or_vector": (
+        "Give a word or a vector of numbers, not {got}.",
+        "请给出一个词或一个由数组成的向量，而不是 {got}。",
+    ),
     "unknown_word": ("The vectors have no word “{word}”.{hint}", "词向量里没有“{word}”这个词。{hint}"),
     "no_word_of_text": (
         "The vectors have no word of “{text}”, so there is nothing to take the mean of.",

@@ -69,6 +69,12 @@ SENTENCES = {
         "Token {token} becomes a vector of {width} numbers. Nothing says where it stands: the order is in the state.",
         "词元 {token} 变成一个含 {width} 个数的向量。没有什么说明它的位置：顺序存在状态里。",
     ),
+    "character_embedding.title": ("Embedding", "嵌入"),
+    "character_embedding.explanation": (
+        "The characters of “{text}” become a vector of {width} numbers. Nothing says where the word stands: the order "
+        "is in the state.",
+        "“{text}”的各个字符变成一个含 {width} 个数的向量。没有什么说明这个词的位置：顺序存在状态里。",
+    ),
     "last_state.title": ("What it remembers", "它记得什么"),
     "last_state.explanation": (
         "All that the layer knows of the words before is what the last step handed over.",

@@ -114,7 +114,8 @@ class RecurrentSummary(nn.Module):
         if kind == "mean":
             return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
         if kind == "max":
-            return hidden.masked_fill(~real[..., None], -torch.inf).amax(1)
+            largest = hidden.masked_fill(~real[..., None], -torch.inf).amax(1)
+            return largest.masked_fill(~real.any(1, keepdim=True), 0)  # of a row that is padding only
         rows = torch.arange(len(hidden), device=hidden.device)
         places = torch.arange(hidden.shape[1], device=hidden.device) * real
         last = hidden[rows, places.argmax(-1)]

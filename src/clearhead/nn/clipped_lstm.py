@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.nn.recurrent import LayerTaps, StepTaps
+from clearhead.nn.recurrent import LSTM, LayerTaps, StepTaps
 from clearhead.nn.tracing import is_watched
 
 
@@ -45,7 +45,7 @@ class ClippedLSTM(nn.Module):
         self.projection = None if projection is None else nn.Parameter(torch.empty(projection, hidden_size))
         self.cell_clip = cell_clip
         self.proj_clip = None if projection is None else proj_clip
-        self.steps = LayerTaps(("input_gate", "forget_gate", "candidate", "output_gate", "cell", "hidden"))
+        self.steps = LayerTaps(LSTM.taps_of_a_layer)
 
     def is_seen(self) -> bool:
         """Whether a trace asks for a gate or a state."""
@@ -65,7 +65,8 @@ class ClippedLSTM(nn.Module):
         for t in reversed(range(time)) if backwards else range(time):
             now = None if real is None else real[:, t, None]
             taps.at(t, now)
-            i, f, g, o = (projected[:, t] + F.linear(hidden, from_state)).chunk(4, -1)
+            of_state = taps("from_state", F.linear(hidden, from_state))
+            i, f, g, o = (taps("from_input", projected[:, t]) + of_state).chunk(4, -1)
             input_gate, forget_gate = taps("input_gate", i.sigmoid()), taps("forget_gate", f.sigmoid())
             candidate, output_gate = taps("candidate", g.tanh()), taps("output_gate", o.sigmoid())
             new_cell = taps("cell", _clipped(forget_gate * cell + input_gate * candidate, self.cell_clip))

@@ -105,7 +105,8 @@ class RecurrentAttention(nn.Module):
         if seen is not None:
             scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1)
-        weights = weights if fading is None else weights * fading
+        if seen is not None:  # a row that may see nothing has weights of zero, as everywhere
+            weights = weights * (seen if fading is None else fading)
         context = told("weights", weights.to(states.dtype)) @ source.memory
         return told("context", context).reshape(rows, time, -1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.retrieval import with_store
 from clearhead.pipeline.text import TextPipeline
 from clearhead.text import has_tokenizer
-from clearhead.text.builders.word_list import read_word_list, word_tokenizer
+from clearhead.text.builders.word_list import checked_words, read_word_list, word_tokenizer
 from clearhead.zoo.folder import folder_of
 
 log = logging.getLogger("clearhead")
@@ -52,7 +52,7 @@ def load(
     ignore_options: Iterable[str] = (),
     quantize: str | None = None,
     strict: bool = False,
-    vocab: str | os.PathLike[str] | None = None,
+    vocab: str | os.PathLike[str] | Sequence[str] | None = None,
     store: Any = None,
 ) -> Any:
     """Load a model and its codec, as the pipeline for what its family reads.
@@ -68,7 +68,8 @@ def load(
                      somebody's own head, a class or family that has to be guessed
     quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
                      "auto": measure this machine and choose (hub/precision.py)
-    vocab            of a file of fastai's: its words, a JSON list; by default vocab.json beside it
+    vocab            of a file of fastai's: its words, as a list or a file with a JSON list; by default vocab.json
+                     beside it
     store            of a model that retrieves (RETRO): where it looks passages up, a store or its folder
     """
     if store is not None:
@@ -106,15 +107,22 @@ def load(
 
 def _fastai(
     path: Path,
-    vocab: str | os.PathLike[str] | None,
+    vocab: str | os.PathLike[str] | Sequence[str] | None,
     task: str | None,
     dtype: torch.dtype | str | None,
     device: torch.device | str | None,
     quantize: str | None,
 ) -> TextPipeline:
     """A file of fastai's, with the words that were given or that lie beside it."""
-    words_file = hub.words_beside(path) if vocab is None else hub.user_path(vocab)
-    words = None if words_file is None else read_word_list(words_file)
+    given = hub.words_beside(path) if vocab is None else vocab
+    if given is None:
+        words = None
+    elif isinstance(given, str | os.PathLike):
+        words = read_word_list(hub.user_path(given))
+    elif isinstance(given, Sequence):
+        words = checked_words(given, "vocab=")
+    else:
+        raise InputError(f"vocab= takes a list of words, or a file that holds one, not {type(given).__name__}.")
     model = hub.load_fastai(path, words, task, dtype, device, quantize)
     if words is not None:
         return TextPipeline(model, word_tokenizer(words), name=str(path))

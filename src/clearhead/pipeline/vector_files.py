@@ -37,7 +37,8 @@ _VERSION = 1
 def load_vectors(path: Path, name: str, dtype: torch.dtype | None = None, device: Any = None) -> WordVectors:
     file = look(path)
     if file is None:
-        raise CheckpointError(say("loading.is_a_file", name=name, config=hub.config.CONFIG))
+        key = "loading.no_vectors" if path.stat().st_size else "loading.empty_file"
+        raise CheckpointError(say(key, name=name, config=hub.config.CONFIG))
     folder = _kept(file) if path.stat().st_size > LARGE else None
     if folder is not None:
         model = hub.load_model(folder, dtype=dtype, device=device)
@@ -62,9 +63,8 @@ def pipeline_of(words: Words, table: torch.Tensor, name: str = "") -> WordVector
 def _repeated(path: Path, words: Words) -> np.ndarray:
     again = words.repeated()
     if len(again):
-        few = ", ".join(repr(words[row]) for row in again[:3].tolist())
-        log.warning("%s has %s words more than once (%s …): the first vector of each is kept.", path,
-                    f"{len(again):,}", few)  # fmt: skip
+        few = hub.weights.first_few([repr(words[row]) for row in again.tolist()], 3)
+        log.warning("%s has words more than once (%s): the first vector of each is kept.", path, few)
     return again
 
 

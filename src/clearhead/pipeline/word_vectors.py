@@ -22,7 +22,7 @@ from clearhead.pipeline.search import SearchHit, search
 from clearhead.text.word_vectors import ENDINGS, Words, parse, write_vectors
 from clearhead.text.words import words_of
 
-TOGETHER = 2**16  # rows whose lengths are computed at once
+TOGETHER = 2**14  # rows whose lengths are computed at once
 _NO_FOLDER = (".csv", ".tsv", ".json", ".jsonl", ".npy", ".npz", ".gz", ".zip", ".safetensors", ".pt", ".pth", ".glove")
 
 
@@ -129,8 +129,11 @@ class WordVectors(Pipeline):
         """The k words whose vectors have the smallest angle to a word's (or to a vector), with their cosines."""
         if isinstance(word, str):
             row = self.words.row(word)
-            return self._nearest(self._rows([row])[0], [row], k, word)
-        vector = np.asarray(word, dtype=np.float32)
+            return self._nearest(unit(self._rows([row]))[0], [row], k, word)
+        try:
+            vector = unit(np.asarray(word, dtype=np.float32))
+        except (TypeError, ValueError):
+            raise InputError(say("vectors.word_or_vector", got=type(word).__name__)) from None
         if vector.shape != (self.width,):
             raise InputError(say("vectors.wrong_width", width=self.width, shape=vector.shape))
         return self._nearest(vector, [], k, "")
@@ -168,12 +171,16 @@ class WordVectors(Pipeline):
     def _nearest(self, vector: np.ndarray, asked: list[int], k: int, what: str) -> list[tuple[str, float]]:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise InputError(say("vectors.how_many", k=repr(k)))
-        length = float(np.linalg.norm(vector))
-        if not np.isfinite(length) or length < 1e-12:
+        length = float(
+            np.linalg.norm(vector)
+        )  # of a sum of unit vectors: as good as nothing where all but rounding goes
+        if not length > 1e-6:
             raise InputError(say("vectors.no_direction", what=what or say("vectors.this_vector")))
         table = self.table
         query = torch.from_numpy(vector / np.float32(length)).to(table)
-        scores: np.ndarray = ((table @ query).float() / self._lengths).cpu().numpy()
+        scores: np.ndarray = ((table @ query).double() / self._lengths).cpu().numpy()
+        if len(large := np.flatnonzero(~np.isfinite(scores))):  # numbers whose products are beyond the table's own type
+            scores[large] = (table[large].double() @ query.double() / self._lengths[large]).cpu().numpy()
         scores[asked] = -np.inf
         scores[np.isnan(scores)] = -np.inf
         best = np.argpartition(-scores, min(k, len(scores) - 1))[: k + 1] if k < len(scores) else np.arange(len(scores))
@@ -183,7 +190,7 @@ class WordVectors(Pipeline):
     @cached_property
     def _lengths(self) -> Tensor:
         """(words): of the vectors; 1 where one is all zeros."""
-        lengths = torch.cat([rows.float().norm(dim=1) for rows in self.table.split(TOGETHER)])
+        lengths = torch.cat([rows.double().norm(dim=1) for rows in self.table.split(TOGETHER)])
         return torch.where(lengths == 0, torch.ones_like(lengths), lengths)
 
     # ---- keeping them
@@ -204,9 +211,10 @@ class WordVectors(Pipeline):
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
-    """Each row with length one; zeros stay zeros."""
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    unit_rows: np.ndarray = rows / np.where(lengths == 0, 1, lengths)
+    """Each row with length one, however large or small its numbers are; zeros stay zeros."""
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)  # squares of float32 need the room
+    with np.errstate(invalid="ignore"):  # of a row that is infinite
+        unit_rows: np.ndarray = (rows / np.where(lengths == 0, 1, lengths)).astype(rows.dtype)
     return unit_rows
 
 

@@ -31,6 +31,7 @@ class WordPipeline(Pipeline):
 
     codec: CharacterCodec
     reads_text = True
+    no_text = "generation.vectors_of_words"
 
     def __init__(self, model: Model, codec: CharacterCodec, name: str = "") -> None:
         super().__init__(model, codec, name)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, NormalizedString, PreTokenizedString, decoders, models, pre_tokenizers
@@ -63,12 +64,20 @@ def read_word_list(path: Path) -> list[str]:
     words = files.read_json(path, TokenizerError)
     if not isinstance(words, list) or not words:
         raise TokenizerError(f"{path} must hold a JSON list of words; it holds {_kind(words)}.")
+    return checked_words(words, str(path))
+
+
+def checked_words(words: Iterable[Any], where: str) -> list[str]:
+    """The same of a list; where: what holds it, for messages."""
+    words = list(words)
     for n, word in enumerate(words):
         if not isinstance(word, str):
-            raise TokenizerError(f"{path}: word number {n} is {_kind(word)}, and must be a string.")
+            raise TokenizerError(f"{where}: word number {n} is {_kind(word)}, and must be a string.")
     twice = [word for word, count in Counter(words).items() if count > 1 and word != FILLER]
     if twice:
-        raise TokenizerError(f"{path} has {twice[0]!r} twice: which of its ids a text gets would be chance.")
+        raise TokenizerError(f"{where} has {twice[0]!r} twice: which of its ids a text gets would be chance.")
+    if not words:
+        raise TokenizerError(f"{where} is an empty list: a vocabulary has words.")
     return words
 
 

@@ -93,6 +93,9 @@ def _glove(path: Path, start: bytes, zipped: bool) -> VectorFile | None:
 def _is_text(rest: bytes, width: int) -> bool:
     """Whether rows of text follow a header, rather than of bytes: behind the first word stand numbers in digits, or
     something that at least is no float32."""
+    fields = rest.lstrip(b"\n").partition(b"\n")[0].split()
+    if len(fields) > width and all(map(is_number, fields[-width:])):
+        return True  # whatever stands in the words, which may be no UTF-8
     _, _, numbers = rest.lstrip(b"\n").partition(b" ")
     first = numbers[: 4 * width]
     if first and set(first) <= _IN_NUMBERS:

@@ -40,9 +40,9 @@ def write_vectors(path: Path, words: Words, rows: Rows, width: int, overwrite: b
 
 
 def _check_words(words: Words) -> None:
-    """A space ends a word in these files."""
-    if b" " in words.buffer or b"\t" in words.buffer:
-        spaced = [word for word in words if " " in word or "\t" in word]
+    """A space ends a word in these files, of whatever kind."""
+    if any(blank in words.buffer for blank in (b" ", b"\t", b"\r")):
+        spaced = [word for word in words if {" ", "\t", "\r"} & set(word)]
         raise InputError(
             f"{len(spaced):,} of the words hold a space ({', '.join(map(repr, spaced[:3]))} …), which ends a word in "
             "this format. Save to a folder instead: its format holds them."

@@ -9,6 +9,7 @@ import { largest, strip } from "./strip.js";
 import { chips, plain, rowColumns, rowNames, stepWords, textOf, visible } from "./tokens.js";
 
 const STEPS = [1, 2, 3, 4];
+const LEAST = 0.2; // pixels of a number in a strip: on a telephone a vector is a texture, and all of it is there
 
 export const draw = (element, finding, options = {}) => figure(element, finding, options, view);
 
@@ -105,29 +106,33 @@ function scores(c, box) {
   const own = all_[at(c)],
     state = states[at(c)],
     D = memory[0].length;
+  // where there is little room the scores come first, without bars: they are what the figure is about
   const narrow = c.width < 620,
-    side = narrow ? 30 : 70;
-  const wide = cellFor(c, D, 60 + side * 2 + GAP);
-  const all = grid([`${wide * D}px`, "3.4rem", `${side * 2}px`], "auto", keys.length);
-  all.put(named(c.words("align_states"), "enc"), 1, 2);
+    side = narrow ? 0 : 70;
+  const [stateColumn, scoreColumn] = narrow ? [3, 2] : [2, 3];
+  const wide = cellFor(c, D, narrow ? 50 : 60 + side * 2 + GAP, 1, LEAST);
+  const columns = [`${wide * D}px`, "3.4rem", `${side * 2}px`];
+  const all = grid(narrow ? ["2.6rem", columns[0]] : columns, "auto", keys.length);
+  all.put(named(c.words("align_states"), "enc"), 1, stateColumn);
   all.put(
     strip(c, memory, largest(memory), wide, ROW, cells(c, c.words("align_states"), keys, memory), "states"),
     2,
-    2,
+    stateColumn,
     keys.length,
   );
-  all.put(named(c.words("score"), "", true), 1, 3);
+  all.put(named(c.words("score"), "", true), 1, scoreColumn);
   const most = largest([own]),
     best = Math.max(...own);
   keys.forEach((one, k) => {
     all.put(tokenCell(one, { bold: own[k] === best }), k + 2, 1);
-    const number = all.put(right(tidy(own[k], most)), k + 2, 3);
+    const number = all.put(right(tidy(own[k], most)), k + 2, scoreColumn);
     if (own[k] === best) number.style.fontWeight = 700;
-    all.put(
-      c.tells(signedBar(c, own[k] / most, side), () => `${visible(textOf(one))}: ${scale.number(own[k])}`),
-      k + 2,
-      4,
-    );
+    if (!narrow)
+      all.put(
+        c.tells(signedBar(c, own[k] / most, side), () => `${visible(textOf(one))}: ${scale.number(own[k])}`),
+        k + 2,
+        4,
+      );
   });
   box.append(vector(c, c.words("align_state", { width: scale.whole(state.length) }), state, "dec"), all);
 }
@@ -190,7 +195,7 @@ function context(c, box) {
     D = made.length;
   const narrow = c.width < 620,
     bars = narrow ? 0 : Math.min(160, c.width / 8);
-  const wide = cellFor(c, D, 60 + (bars ? bars + GAP : 0));
+  const wide = cellFor(c, D, 60 + (bars ? bars + GAP : 0), 1, LEAST);
   const all = grid(["3.6rem", ...(bars ? [`${bars}px`] : []), `${wide * D}px`], "auto", keys.length + 1);
   const column = bars ? 4 : 3;
   const most = largest([...parts, made]);

@@ -5,13 +5,14 @@ import { css, onTop } from "./scale.js";
 import { short } from "./tokens.js";
 
 const LETTER = 7.3; // of 12 px monospace
+const NAMED = 14; // pixels of a cell above which a slanted name can be read beside the next
 const TALLEST = 1100; // pixels of rows; more of them get lower, then the box scrolls
 
 /** rows, columns   their labels (strings)
  *  colour(r, k)    [r, g, b]            text(r, k)   what is written in a cell that is wide enough
  *  tip(r, k)       exact words          seen(r, k)   while hovered or under the cursor; seen(null) after
  *  pick(r, k)      a click or Enter     picked       {row, column}: either may be null
- *  asides          what stands beside each row's label, in grey; asideTitle above it
+ *  asides          what stands beside each row's label, in grey, where cells are wide enough; asideTitle above it
  *  upward          the first row is the lowest, as layers are
  *  unnamed         no names above the columns: those of the matrix above it are meant
  *  width, height   [least, most] pixels of a cell; sparse: pixels between the names of columns, where there are many
@@ -36,24 +37,35 @@ export function heatmap(c, options) {
   const most = options.space ?? c.width;
   const roomFor = (labels, share) =>
     Math.min(Math.max(...labels.map(letterWidths), 2) * LETTER + 12, most * share, 190);
-  const asideRoom = bare || !options.asides ? 0 : roomFor(options.asides, 0.18);
   const labelRoom = bare ? 0 : roomFor(rows, 0.32);
+  const aside = bare || !options.asides ? 0 : roomFor(options.asides, 0.18);
+  const asideRoom = (most - labelRoom - aside) / K < NAMED ? 0 : aside; // the names of columns come first
   const rowRoom = asideRoom + labelRoom;
   const letters = Math.floor((labelRoom - 10) / LETTER);
   const [least, largest] = options.width ?? [3, 30];
-  const wide = Math.max(least, Math.min(largest, (most - rowRoom - 2) / K));
+  const longest = Math.max(...columns.map((column) => [...column].length), 1);
+  const unnamed = bare || options.unnamed;
+  const fits = (room) => Math.max(least, Math.min(largest, room / K));
+  const isFlat = (cell) => longest * LETTER + 6 <= cell || cell >= 48;
+  // the last slanted labels lean out: how far, where a cell is so wide
+  const leans = (cell) =>
+    unnamed || isFlat(cell)
+      ? 0
+      : Math.max(
+          0,
+          ...columns.map((column, k) => (k + 0.5 - K) * cell + 9 + Math.min(letterWidths(column), 13) * LETTER * 0.7),
+        );
+  const free = most - rowRoom - 2,
+    wide = fits(free - leans(fits(free)));
   const [low, high] = options.height ?? [Math.min(wide, 20), 26];
   const tall = Math.max(low, Math.min(high, options.square ? wide : high, TALLEST / R));
-  const longest = Math.max(...columns.map((column) => [...column].length), 1);
-  const flat = longest * LETTER + 6 <= wide || wide >= 48;
-  const unnamed = bare || options.unnamed;
+  const flat = isFlat(wide);
   const columnRoom = unnamed
     ? 0
     : (flat ? 22 : Math.min(longest * LETTER * 0.72 + 18, 96)) + (options.columnTitle ? 18 : 0);
   const titleRoom = !bare && options.rowTitle && !options.columnTitle ? 18 : 0;
   const top = columnRoom + titleRoom;
-  // the last slanted label leans out
-  const spill = unnamed || flat ? 0 : Math.min(60, Math.min(longest, 12) * LETTER * 0.7);
+  const spill = leans(wide);
   const [W, H] = [rowRoom + wide * K, top + tall * R];
   const x = (k) => rowRoom + k * wide;
   const y = (r) => top + (upward ? R - 1 - r : r) * tall;
@@ -103,7 +115,7 @@ export function heatmap(c, options) {
     : [
         options.rowTitle &&
           svg("text", { class: "ch-dim", x: rowRoom - 7, y: 11, "text-anchor": "end" }, options.rowTitle),
-        options.asides &&
+        asideRoom > 0 &&
           options.asideTitle &&
           svg("text", { class: "ch-dim", x: asideRoom - 7, y: 11, "text-anchor": "end" }, options.asideTitle),
         options.columnTitle && svg("text", { class: "ch-dim", x: rowRoom, y: 11 }, options.columnTitle),

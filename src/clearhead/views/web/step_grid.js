@@ -70,9 +70,9 @@ export const tokenCell = (token, { bold = false, quiet = false } = {}) =>
   );
 export const bar = (share, space, hue) =>
   el("span", { class: "ch-bar", style: { width: `${Math.max(1, share * space)}px`, background: hue } });
-/** How wide a cell may be so that `count` strips of D numbers fit beside what is `taken`. */
-export const cellFor = (c, D, taken, count = 1) =>
-  Math.max(0.5, Math.min(WIDEST, (c.width - taken - 90 - GAP * count) / (D * count)));
+/** How wide a cell may be so that `count` strips of D numbers fit beside what is `taken`; `least`: then it scrolls. */
+export const cellFor = (c, D, taken, count = 1, least = 0.5) =>
+  Math.max(least, Math.min(WIDEST, (c.width - taken - 90 - GAP * count) / (D * count)));
 export const cells = (c, name, keys, numbers) => (r, d) =>
   `${keys ? `${visible(textOf(keys[r]))}, ` : ""}${name} ${c.words("dimension", { d })}: ` +
   `${scale.number(numbers[r][d])}`;

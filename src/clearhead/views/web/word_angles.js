@@ -30,7 +30,10 @@ export function fan(c, { base, pick }) {
     "div",
     {
       class: "ch-columns",
-      style: { "grid-template-columns": beside ? `${space}px minmax(0, 1fr)` : "minmax(0, 1fr)", "align-items": "end" },
+      style: {
+        "grid-template-columns": beside ? `${space}px minmax(0, 1fr)` : "minmax(0, 1fr)",
+        "align-items": "start",
+      },
     },
     el("div", {}, picture.element),
     list.element,

@@ -82,8 +82,8 @@ function sideBySide(host, page, reader) {
       state: matrix,
       title: { en: "All states, and attention", zh: "全部状态，加上注意力" },
       read: {
-        en: "Rows are written, columns are looked at; in grey, the word just read. One set of weights for each step.",
-        zh: "行是写出的词，列是被看的词；灰色的是刚读过的词。每一步有一组权重。",
+        en: "Rows are written, columns are looked at. One set of weights for each step.",
+        zh: "行是写出的词，列是被看的词。每一步有一组权重。",
       },
     },
     {
