@@ -30,14 +30,23 @@ from clearhead.text import Tokenizer, train_tokenizer
 CHUNK, LONGEST, NEIGHBOR = 64, 116, 96  # tokens: of a question with what fills it up; of all; of a neighbour
 END = "<|endoftext|>"
 UNKNOWN = "unknown"
+ALL = (
+    "What is known about the {topic} of {country}?",
+    "What does the library say about the {topic} of {country}?",
+    "Tell me about the {topic} of {country}.",
+)
 FRAME = "Question: {question}\nAnswer:"
 
 
 class Examples:
-    """Questions with two passages, drawn anew each time."""
+    """Questions with two passages, drawn anew each time.
 
-    def __init__(self, passages: list[Passage], names: list[str], draw: random.Random) -> None:
-        self.passages, self.names, self.draw = passages, names, draw
+    recited   the share of examples in which a whole passage is asked for: every token of the answer is copied, which
+              teaches copying far sooner than short answers do
+    """
+
+    def __init__(self, passages: list[Passage], names: list[str], draw: random.Random, recited: float = 0.45) -> None:
+        self.passages, self.names, self.draw, self.recited = passages, names, draw, recited
         self.variation = Variation(passages, names)
         self.by_topic: dict[str, list[Passage]] = {}
         for passage in passages:
@@ -69,28 +78,33 @@ class Examples:
     def question(self, name: str, country: str) -> str:
         return self.draw.choice(FIELDS[name].questions[:-1]).format(country=country)
 
-    def draw_one(self) -> tuple[list[Passage], list[tuple[str, str]]]:
-        """Two passages, and questions with their answers; the first passage need not be the one that answers."""
+    def draw_one(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """The texts of two passages, and questions with their answers; any of the two may be the one that answers."""
         draw = self.draw
         right = self.passage()
         other = self.beside(right)
+        if draw.random() < self.recited:
+            told = self.text(right)
+            texts = [told, self.text(other)]
+            draw.shuffle(texts)
+            return texts, [(draw.choice(ALL).format(topic=right.topic, country=right.country), told)]
         asked = draw.sample(list(right.facts), k=min(len(right.facts), 4))
         if draw.random() < 0.06:  # nothing here answers
             other_than = [self.beside(right) for _ in range(2)]
             found = [p for p in other_than if not (p.country == right.country and p.topic == right.topic)]
-            return found, [(self.question(asked[0], right.country), UNKNOWN)]
+            return [self.text(p) for p in found], [(self.question(asked[0], right.country), UNKNOWN)]
         pairs = [(self.question(name, right.country), right.facts[name]) for name in asked]
         if draw.random() < 0.3 and (other.country, other.topic) != (right.country, right.topic):
             name = draw.choice(list(other.facts))
             pairs.insert(draw.randint(1, len(pairs)), (self.question(name, other.country), other.facts[name]))
-        both = [right, other]
-        draw.shuffle(both)
-        return both, pairs
+        texts = [self.text(right), self.text(other)]
+        draw.shuffle(texts)
+        return texts, pairs
 
 
 def record(examples: Examples, tokenizer: Tokenizer) -> dict[str, Any]:
     """The first question ends with the first chunk, so that its passages act on the first word of the answer."""
-    passages, pairs = examples.draw_one()
+    texts, pairs = examples.draw_one()
 
     def ids(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False))
@@ -104,7 +118,7 @@ def record(examples: Examples, tokenizer: Tokenizer) -> dict[str, Any]:
             break
         rest += more
     text = [tokenizer.eos_token_id] * (CHUNK - len(first)) + first[:CHUNK] + rest + [tokenizer.eos_token_id]
-    found = [ids(examples.text(passage))[:NEIGHBOR] for passage in passages]
+    found = [ids(text)[:NEIGHBOR] for text in texts]
     width = max(map(len, found), default=0)
     padded = [row + [tokenizer.eos_token_id] * (width - len(row)) for row in found]
     return {"input_ids": text[:LONGEST], "neighbor_ids": [padded] if padded else []}
@@ -122,8 +136,8 @@ def pair(examples: Examples) -> dict[str, str]:
 def plain_text(examples: Examples, passages: list[Passage]) -> str:
     """For the GPT: half with the passages in front, half true facts without, which it may learn by heart."""
     if examples.draw.random() < 0.5:
-        found, pairs = examples.draw_one()
-        front = "".join(examples.text(passage) + "\n" for passage in found)
+        texts, pairs = examples.draw_one()
+        front = "".join(text + "\n" for text in texts)
     else:
         one = examples.draw.choice(passages)
         front, pairs = "", [(examples.question(name, one.country), value) for name, value in one.facts.items()]
@@ -174,8 +188,8 @@ def main() -> None:
     asked = questions_for(kept_back, random.Random(5))
     write(out / "test.jsonl", (q | {"edited": answers[q["document"], q["field"]]} for q in asked))
 
-    def examples(seed: int) -> Examples:
-        return Examples(known, names, random.Random(seed))
+    def examples(seed: int, recited: float = 0.45) -> Examples:
+        return Examples(known, names, random.Random(seed), recited)
 
     for name, seed, count in (("pairs", 11, given.pairs), ("valid_pairs", 12, 1000)):
         source = examples(seed)
@@ -183,7 +197,7 @@ def main() -> None:
     for name, seed, count in (("gpt", 13, given.records), ("gpt_valid", 14, 1000)):
         source = examples(seed)
         write(out / f"{name}.jsonl", ({"text": plain_text(source, known)} for _ in range(count)))
-    read = examples(17)
+    read = examples(17, recited=0.0)
     texts = [plain_text(read, known) for _ in range(30_000)]
     tokenizer = train_tokenizer(iter(texts), kind="bpe", vocab_size=6144)
     tokenizer.save(out / "tokenizer")

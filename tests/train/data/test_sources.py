@@ -205,7 +205,9 @@ def test_tsv_as_sst2_and_imdb_write_it(tmp_path):
     assert rows(named)[0]["text"] == "bad"
     fails({"path": path, "columns": {"text": 0, "label": 2}}, "a.tsv:1", "columns.label", "2 columns")
     trec = {"path": write(tmp_path / "TREC.all", "0 How did it go ?\n"), "format": "tsv", "separator": " "}
-    assert rows({**trec, "columns": ["label", "text"]}) == [{"label": "0", "text": "How did it go ?"}]
+    for kind in ("tsv", "csv"):  # words between spaces: the last column is the rest of the line
+        row = {"label": "0", "text": "How did it go ?"}
+        assert rows({**trec, "format": kind, "columns": ["label", "text"]}) == [row]
     pairs = write(tmp_path / "cmn.txt", "Hi.\t嗨。\tCC-BY 2.0\n")
     spec = {"path": pairs, "format": "tsv", "columns": ["source", "target"]}
     assert rows(spec) == [{"source": "Hi.", "target": "嗨。"}]

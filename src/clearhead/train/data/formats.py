@@ -201,7 +201,9 @@ def _row_of(value: Any, where: str) -> Row:
 
 
 def csv_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
-    return _table_rows(path, options, advance, options.separator or ",", options.quoted is not False)
+    separator = options.separator or ","
+    quoted = separator != " " if options.quoted is None else options.quoted  # words between spaces have no quotes
+    return _table_rows(path, options, advance, separator, quoted)
 
 
 def tsv_rows(path: Path, options: FileOptions, advance: Advance) -> Lines:
