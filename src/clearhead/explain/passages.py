@@ -111,7 +111,7 @@ def passages(
     settings = getattr(read.provider.store, "settings", None)
     return Passages(
         pipe.name, read.store_name, getattr(settings, "metric", ""), read.units, read.begin, read.filler,
-        read.chunk_size, pipe.tokenizer.decode(read.ids[read.begin :], skip_special_tokens=True).strip(),
+        read.chunk_size, read.answer,
         read.passages, list(read.acted_on), layers, weights, null, _encoder_weights(seen, encodes, read, longest),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from clearhead.explain.capabilities import can_generate, has_tokenizer
+from clearhead.explain.continuation import NEW_TOKENS
 from clearhead.explain.finding import Finding
 from clearhead.explain.inference import eval_mode
 from clearhead.explain.passages import ASKED, SETTINGS
@@ -19,7 +20,7 @@ from clearhead.explain.question import Question
 from clearhead.explain.retrieved import NeighborPassage, RetrievedText, reads_neighbors, retrieved
 from clearhead.explain.scores import batch_size_for
 from clearhead.explain.settings import SEED
-from clearhead.pipeline import Pipeline
+from clearhead.pipeline import Pipeline, as_text
 from clearhead.text.units import display_texts
 from clearhead.units import TokenUnit
 
@@ -54,6 +55,8 @@ class RetrievalAblation(Finding):
     gain          (changes, rows): log2 of p(token) with the passages, minus that after the change. Nan before it acts
     moved         (changes, rows): the KL divergence from the probabilities with the passages to those after, in bits
     instead       (changes, rows): the token that is likeliest after the change
+    answer        what was written after the text
+    alone         what the model writes there without passages; None where it did not write itself
     """
 
     kind: ClassVar[str] = "retrieval-ablation"
@@ -71,6 +74,8 @@ class RetrievalAblation(Finding):
     gain: np.ndarray
     moved: np.ndarray
     instead: list[list[str]]
+    answer: str
+    alone: str | None
 
     @property
     def without(self) -> PassageChange:
@@ -113,6 +118,7 @@ def retrieval_ablation(
             pipe, text, store=store, neighbors=neighbors, target=target, max_new_tokens=max_new_tokens, ask=ask
         )
         whole, *changed = _log_probs(read, seed)
+        alone = _alone(pipe, read, max_new_tokens) if target is None and read.begin < len(read.ids) else None
     ids = torch.tensor([read.ids[n] for n in read.acted_on])[:, None]
     chosen = whole.gather(1, ids)[:, 0]
     names = [("one", n) for n in range(len(read.passages))] + [("all", None), ("random", None)]
@@ -131,7 +137,14 @@ def retrieval_ablation(
     return RetrievalAblation(
         pipe.name, read.store_name, read.units, read.begin, read.filler, read.chunk_size, read.passages,
         list(read.acted_on), chosen.exp().numpy(), changes, np.stack(gain), np.stack(moved), instead,
+        read.answer, alone,
     )  # fmt: skip
+
+
+def _alone(pipe: Pipeline, read: RetrievedText, max_new_tokens: int | None) -> str:
+    """What the model writes with no store, from the same beginning."""
+    limit = {"max_new_tokens": max_new_tokens or NEW_TOKENS, "num_return_sequences": 1, "log_probs": False}
+    return as_text(pipe).write(read.prompt, store=None, **limit)[0].new_text.strip()
 
 
 def _log_probs(read: RetrievedText, seed: int) -> list[Tensor]:

@@ -54,6 +54,7 @@ class NeighborPassage:
 @dataclass(frozen=True)
 class RetrievedText:
     """
+    prompt         the text as it was given, filled up where it is a question
     units          of the whole text: what was given, and what was written after it
     begin          where the written part begins
     filler         so many tokens at the beginning say nothing: they fill the first chunk up
@@ -63,6 +64,7 @@ class RetrievedText:
 
     model: RetrievalModel
     provider: StoreNeighbors
+    prompt: str
     ids: list[int]
     units: list[TokenUnit]
     begin: int
@@ -87,6 +89,11 @@ class RetrievedText:
     def acted_on(self) -> range:
         """The tokens that neighbours can have had a part in: those after the first whole chunk."""
         return range(self.chunk_size, len(self.ids))
+
+    @property
+    def answer(self) -> str:
+        """What was written after the text."""
+        return self.provider.tokenizer.decode(self.ids[self.begin :], skip_special_tokens=True).strip()
 
     @property
     def store_name(self) -> str:
@@ -157,7 +164,7 @@ def retrieved(
         raise InputError(say("explain.nothing_found", store=store_name(opened)))
     neighbor_ids = torch.tensor([[provider.rows(hits) for hits in found]], device=pipe.model.device)
     return RetrievedText(
-        pipe.model, provider, ids, units, written.begin, _filler(ids, size), passages, neighbor_ids
+        pipe.model, provider, prompt, ids, units, written.begin, _filler(ids, size), passages, neighbor_ids
     )  # fmt: skip
 
 
@@ -170,6 +177,14 @@ def laid(pipe: Pipeline, question: str) -> str:
     if filler is None:
         raise InputError(say("explain.no_filler", title=pipe.title))
     return filler * (-len(pipe.tokenizer.encode(prompt)) % pipe.model.chunk_size) + prompt
+
+
+def searched_by(pipe: Pipeline, text: str, ask: bool | None = None) -> str:
+    """What a store is asked for a text: of a question, the chunk that it is laid in."""
+    if not _is_asked(pipe, text, ask):
+        return text
+    ids = pipe.tokenizer.encode(laid(pipe, text))[-pipe.model.chunk_size :]  # type: ignore[attr-defined]
+    return pipe.tokenizer.decode(ids, skip_special_tokens=True)
 
 
 def _is_asked(pipe: Pipeline, text: str, ask: bool | None) -> bool:

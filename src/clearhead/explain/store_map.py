@@ -12,9 +12,9 @@ from clearhead.errors import InputError
 from clearhead.explain.capabilities import has_tokenizer
 from clearhead.explain.finding import Finding
 from clearhead.explain.indices import checked_count
-from clearhead.explain.passages import STORE
+from clearhead.explain.passages import ASK, ASKED, STORE
 from clearhead.explain.question import Question
-from clearhead.explain.retrieved import reads_neighbors, store_name, store_of
+from clearhead.explain.retrieved import reads_neighbors, searched_by, store_name, store_of
 from clearhead.explain.settings import SEED, Setting, count
 from clearhead.explain.word_map import principal_components
 from clearhead.messages import say
@@ -66,24 +66,33 @@ class StoreMap(Finding):
 
 
 def store_map(
-    pipe: Pipeline, text: str, *, store: Any = None, near: int = 40, background: int = 60, seed: int = 0
+    pipe: Pipeline,
+    text: str,
+    *,
+    store: Any = None,
+    near: int = 40,
+    background: int = 60,
+    ask: bool | None = None,
+    seed: int = 0,
 ) -> StoreMap:
     """The passages nearest to a text and some others, on a plane.
 
     store        a store or its folder; None: the pipeline's own
     near         how many of the nearest
     background   how many of the rest, drawn at random
+    ask          the text is a question, and looked for as one (see `passages`)
     """
     checked_count("near", near)
     checked_count("background", background, least=0)
     opened: Any = store_of(pipe, store)
     if not all(callable(getattr(opened, name, None)) for name in ("sample", "keys")):
         raise InputError(say("explain.no_map", got=type(opened).__name__))
-    hits = opened.search(text, near, vectors=True)
+    words = searched_by(pipe, text, ask)
+    hits = opened.search(words, near, vectors=True)
     known = {(hit.document, hit.position) for hit in hits}
     drawn = opened.sample(background + near, seed, vectors=True)
     rest = [hit for hit in drawn if (hit.document, hit.position) not in known][:background]
-    query = opened.keys([text])
+    query = opened.keys([words])
     vectors = np.concatenate([query, *(hit.vector[None] for hit in (*hits, *rest))])
     places, explained = principal_components(vectors)
     settings = opened.settings
@@ -101,14 +110,14 @@ def store_map(
 # ---- as a question
 
 
-def _answer(pipe: Pipeline, text: str, second: None, k: int, **values: Any) -> StoreMap:
-    return store_map(pipe, text, near=k, **values)
+def _answer(pipe: Pipeline, text: str, second: None, k: int, ask: str, **values: Any) -> StoreMap:
+    return store_map(pipe, text, near=k, ask=ASKED[ask], **values)
 
 
 QUESTION = Question(
     name="store-map", kind="store-map", group="retrieval", answer=_answer, checks=(has_tokenizer, reads_neighbors),
     params=(
-        STORE, count("store-map.k", 40), SEED,
+        STORE, count("store-map.k", 40), ASK, SEED,
         Setting(name="background", key="store-map.background", type=int, default=60, least=0, most=1000),
     ),
 )  # fmt: skip

@@ -120,6 +120,8 @@ def draw_retrieval_ablation(finding: Any, width: int) -> Iterator[RenderableType
     yield table
     yield Text()
     yield from _tokens(finding)
+    if finding.alone is not None and finding.alone != finding.answer:
+        yield Text(one_line(f"With the store it writes {finding.answer!r}; without it, {finding.alone!r}."))
     yield footnote(
         "A token is likelier by so many bits with the passages than after the change: one bit is twice as likely. All "
         "words move by the KL divergence. Other words: the likeliest one is another. Near 0 everywhere, the store does "
