@@ -13,7 +13,8 @@ from tests.studio.browser import CONTRAST, browser, settled, studio, visit  # no
 
 CHAPTERS = sorted(path.stem for path in (Path(clearhead.studio.__file__).parent / "web/chapters").glob("*.js"))
 # Models that a chapter is about: without them it is not listed.
-NEEDS = {"bottleneck": ["rnn-en-de", "rnn-attention-en-de", "translate-en-de"], "words": ["glove"]}
+NEEDS = {"bottleneck": ["rnn-en-de", "rnn-attention-en-de", "translate-en-de"], "words": ["glove"],
+         "library": ["retro"]}  # fmt: skip
 LISTED = [slug for slug in CHAPTERS if set(NEEDS.get(slug, [])) <= set(zoo.cards())]
 # Another model that is small, and how many figures it goes without: those that are about one shipped model.
 SMALL = {"gpt2": ("random-gpt2", 0), "layers": ("random-gpt2", 0), "why": ("random-gpt2", 1)}

@@ -139,7 +139,9 @@ def _decoder_weights(seen: Trace, read: RetrievedText, longest: int) -> tuple[li
 def _encoder_weights(seen: Trace, names: list[str], read: RetrievedText, longest: int) -> np.ndarray | None:
     if not names:
         return None
-    found = np.stack([seen[name].float().mean(1).cpu().numpy() for name in names])  # (layers, chunks · k, tokens, chunk)
+    found = np.stack(
+        [seen[name].float().mean(1).cpu().numpy() for name in names]
+    )  # (layers, chunks · k, tokens, chunk)
     return found.reshape(len(names), read.chunks, read.neighbor_ids.shape[2], *found.shape[2:])[..., :longest, :]
 
 

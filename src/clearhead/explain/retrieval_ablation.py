@@ -176,17 +176,20 @@ def _run(read: RetrievedText, given: Sequence[Tensor | None]) -> list[Tensor]:
 
 
 def _random_ids(read: RetrievedText, seed: int) -> Tensor | None:
-    """(1, chunks, k, tokens) of passages that were not found; None where the store cannot draw."""
+    """(1, chunks, k, tokens), for every chunk of passages that were not found for it; None where the store cannot draw
+    so many."""
     store: Any = read.provider.store
     if not callable(getattr(store, "sample", None)):
         return None
     _, chunks, k, _ = read.neighbor_ids.shape
-    found = {(one.document, one.position) for one in read.passages}
-    drawn = store.sample(chunks * k + len(found), seed)
-    drawn = [hit for hit in drawn if (hit.document, hit.position) not in found][: chunks * k]
-    if len(drawn) < chunks * k:
-        return None
-    rows = [read.provider.rows(drawn[n * k : (n + 1) * k]) for n in range(chunks)]
+    rows = []
+    for chunk in range(chunks):
+        found = {(one.document, one.position) for one in read.passages if one.chunk == chunk}
+        drawn = store.sample(2 * k, seed + chunk)
+        others = [hit for hit in drawn if (hit.document, hit.position) not in found][:k]
+        if len(others) < k:
+            return None
+        rows.append(read.provider.rows(others))
     return torch.tensor([rows], device=read.model.device)
 
 

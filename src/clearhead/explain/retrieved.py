@@ -145,7 +145,8 @@ def retrieved(
     count = NEIGHBORS if neighbors is None else checked_count("neighbors", neighbors)
     provider = neighbors_of(as_text(pipe), opened, count)
     assert isinstance(provider, StoreNeighbors) and isinstance(pipe.model, RetrievalModel)
-    prompt = laid(pipe, text) if _is_asked(pipe, text, ask) else text
+    asked = _is_asked(pipe, text, ask)
+    prompt = laid(pipe, text) if asked else text
     options = {"store": opened, "neighbors": count}
     written = continued(pipe, prompt, None, target, max_new_tokens, **options)
     ids = written.reading.inputs["input_ids"][0].tolist()
@@ -156,15 +157,13 @@ def retrieved(
     found = [provider.passages(chunk) for chunk in chunks]
     units = written.reading.units
     passages = [
-        _passage(provider, hit, chunk, rank, ids)
-        for chunk, hits in enumerate(found)
-        for rank, hit in enumerate(hits)
+        _passage(provider, hit, chunk, rank, ids) for chunk, hits in enumerate(found) for rank, hit in enumerate(hits)
     ]
     if not passages:
         raise InputError(say("explain.nothing_found", store=store_name(opened)))
     neighbor_ids = torch.tensor([[provider.rows(hits) for hits in found]], device=pipe.model.device)
     return RetrievedText(
-        pipe.model, provider, prompt, ids, units, written.begin, _filler(ids, size), passages, neighbor_ids
+        pipe.model, provider, prompt, ids, units, written.begin, _filler(ids, pipe.tokenizer.eos_token_id, asked), passages, neighbor_ids
     )  # fmt: skip
 
 
@@ -193,15 +192,13 @@ def _is_asked(pipe: Pipeline, text: str, ask: bool | None) -> bool:
     return bool(ASKED.search(text)) and len(pipe.tokenizer.encode(text)) < pipe.model.chunk_size  # type: ignore[attr-defined]
 
 
-def _filler(ids: list[int], size: int) -> int:
-    """How often the first token is said again, where it is: once may be the beginning of a text."""
-    count = next((n for n, id_ in enumerate(ids) if id_ != ids[0]), len(ids))
-    return min(count, size) if count > 1 else 0
+def _filler(ids: list[int], filler: int | None, asked: bool) -> int:
+    """How many tokens before the text fill a chunk up. A single one may be the beginning of a text."""
+    count = next((n for n, id_ in enumerate(ids) if id_ != filler), len(ids))
+    return count if asked or count > 1 else 0
 
 
-def _passage(
-    provider: StoreNeighbors, hit: RetrievedPassage, chunk: int, rank: int, ids: list[int]
-) -> NeighborPassage:
+def _passage(provider: StoreNeighbors, hit: RetrievedPassage, chunk: int, rank: int, ids: list[int]) -> NeighborPassage:
     size, own = provider.chunk_size, provider.ids(hit)
     units = units_of_ids(provider.tokenizer, own, hit.text + hit.continuation)
     begin = (chunk + 1) * size

@@ -67,7 +67,9 @@ class EditedStore:
         found = self._store.search(text, k + len(self._edited), vectors=vectors)
         query = self._store.keys([text])[0]
         edited = [
-            replace(hit, score=likeness(query, hit.vector, self.settings.metric), vector=hit.vector if vectors else None)
+            replace(
+                hit, score=likeness(query, hit.vector, self.settings.metric), vector=hit.vector if vectors else None
+            )
             for hit in self._edited.values()
             if hit.vector is not None
         ]

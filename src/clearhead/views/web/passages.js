@@ -12,8 +12,8 @@ export const draw = (element, finding, options = {}) => figure(element, finding,
 
 const view = {
   /** part: "attention" (what a word that is written looks at) or "encoder" (what a word of a passage is held against);
-   *  token: the word that is written, a place in `rows`; piece: [passage, token]; layer, head, reader: which, "" for the
-   *  mean of all; reader is a layer of the encoder */
+   *  token: the word that is written, a place in `rows`; piece: [passage, token]; layer, head, reader (a layer of the
+   *  encoder): which one, "" for the mean of all */
   start: (finding) => ({
     part: "attention",
     token: telling(finding),
@@ -29,7 +29,9 @@ const view = {
   reading: (c) =>
     c.state.part === "encoder" && c.finding.encoder
       ? c.words("passages_reading_encoder")
-      : `${c.words("passages_reading")} ${c.words(c.finding.null ? "passages_null_reading" : "passages_all_reading")}`,
+      : [c.words("passages_reading"), c.words(c.finding.null ? "passages_null_reading" : "passages_all_reading")].join(
+          c.lang === "zh" ? "" : " ",
+        ),
   controls(c) {
     const { layers, weights, encoder } = c.finding;
     const all = ["", c.words("passages_mean")];
@@ -104,10 +106,21 @@ function telling(finding) {
   return Math.max(0, first);
 }
 
-/** The first piece of a passage that the text says too; else its first. */
+/** The first piece of a passage that the text says too; else the one that the first written word looked at most. */
 function agreeing(finding) {
   const p = finding.passages.findIndex((one) => one.agrees.length);
-  return p < 0 ? [0, 0] : [p, finding.passages[p].agrees[0][0]];
+  if (p >= 0) return [p, finding.passages[p].agrees[0][0]];
+  const n = telling(finding);
+  let best = [0, 0],
+    most = 0;
+  finding.passages.forEach((one, which) => {
+    if (one.chunk !== chunkOf(finding, finding.rows[n])) return;
+    one.tokens.forEach((_, t) => {
+      const all = finding.weights.reduce((a, heads) => a + heads.reduce((b, rows) => b + rows[n][one.rank][t], 0), 0);
+      if (all > most) [best, most] = [[which, t], all];
+    });
+  });
+  return best;
 }
 
 const chosen = (all, which) => (which === "" ? all.map((_, n) => n) : [Number(which)]);

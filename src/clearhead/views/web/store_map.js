@@ -29,7 +29,7 @@ const view = {
     const { passages } = c.finding;
     const near = passages.filter((one) => one.rank !== null).slice(0, LISTED);
     const beside = c.width >= 760;
-    const space = beside ? Math.floor((c.width - 40) * 0.56) : c.width;
+    const space = beside ? Math.floor((c.width - 40) * 0.5) : c.width;
     const pick = (n) => c.set({ chosen: n });
     const map = plane(c, space, pick, light);
     const low = Math.min(...passages.map((one) => one.score)),
@@ -114,13 +114,22 @@ function plane(c, space, pick, light) {
   const { passages, places, asked } = c.finding;
   const tall = Math.round(Math.min(460, Math.max(260, space * 0.66)));
   const most = space < 480 ? 16 : 28;
-  const named = [short(asked, most), ...passages.map((one, n) => (n < GIVEN ? short(one.document, most) : ""))];
+  const given = space < 480 ? 0 : GIVEN; // names need room
+  const named = [short(asked, most), ...passages.map((one, n) => (n < given ? short(one.document, most) : ""))];
   const shown = places.slice(0, passages.length + 1).map((place) => Array.from(place));
   const { x, y, names, tall: used } = layout(shown, named, space, { tall, most: Infinity });
   const name = (n, more) =>
     svg(
       "text",
-      { class: "ch-halo", x: names[n].x, y: names[n].y, "text-anchor": names[n].anchor, "font-size": 13, ...more },
+      {
+        class: "ch-halo",
+        x: names[n].x,
+        y: names[n].y,
+        "text-anchor": names[n].anchor,
+        "font-size": 13,
+        "font-family": "var(--sans)",
+        ...more,
+      },
       named[n],
     );
   const low = Math.min(...passages.map((one) => one.score)),
@@ -173,7 +182,7 @@ function plane(c, space, pick, light) {
     { class: "ch-drawing", width: space, height: used, role: "img", "aria-label": c.words("map_title") },
     lines,
     order.map((n) => dots[n]),
-    passages.slice(0, GIVEN).map((_, n) => name(n + 1)),
+    passages.slice(0, given).map((_, n) => name(n + 1)),
     c.tells(
       svg(
         "g",

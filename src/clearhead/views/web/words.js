@@ -910,7 +910,7 @@ export const WORDS = {
       "these differ most (PCA; it keeps {share} of the differences, so what looks near need not be). The list has the " +
       "true scores, over all {count} passages.",
     "每个点是一个段落，位置由它的向量决定：{encoder} 给出的 {width} 个数，画在差异最大的平面上（PCA，保留了 {share} 的差异，" +
-      "所以看着近的未必真近）。右边列表是在全部 {count} 个段落中算出的真实得分。",
+      "所以看着近的未必真近）。列表是在全部 {count} 个段落中算出的真实得分。",
   ],
   map_query: ["the text", "文本"],
   map_near: ["the nearest", "最近的"],
