@@ -69,7 +69,7 @@ def test_vectors_come_with_hits_where_they_are_asked_for(store):
 
 
 def test_an_edit_of_nothing_is_refused(store):
-    with pytest.raises(InputError, match="no passage 0 of a document doc 99.*doc 9"):
+    with pytest.raises(InputError, match=r"no passage 0 of a document doc 99.*doc 9"):
         EditedStore(store, [PassageEdit("doc 99", 0, "a dog")])
     with pytest.raises(InputError, match="no passage 77 of a document doc 1 "):
         EditedStore(store, [PassageEdit("doc 1", 77, "a dog")])

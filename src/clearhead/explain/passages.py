@@ -35,8 +35,8 @@ class Passages(Finding):
     passages     those of every chunk, the nearest first
     rows         the tokens (places in `tokens`) that passages can have had a part in
     layers       those with chunked attention
-    weights      (layers, heads, rows, passages of a chunk, their tokens): how much each token of the passages was looked
-                 at when a token was written; what is not there has 0
+    weights      (layers, heads, rows, passages of a chunk, their tokens): how much each token of the passages was
+                 looked at when a token was written; what is not there has 0
     null         (layers, heads, rows): the same of the learned key that stands for none of them; None without one
     encoder      (encoder layers, chunks, passages, their tokens, tokens of the chunk): how much each token of a passage
                  looked at each token of the chunk when the passage was read, over all heads; None where the encoder

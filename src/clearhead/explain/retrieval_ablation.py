@@ -1,4 +1,4 @@
-"""Retrieval ablation: leave passages out, or give others, and see how far what was written moves: does a store matter?"""
+"""Retrieval ablation: passages are left out, or exchanged, and what was written moves or not: does a store matter?"""
 
 from __future__ import annotations
 
@@ -150,11 +150,10 @@ def _alone(pipe: Pipeline, read: RetrievedText, max_new_tokens: int | None) -> s
 def _log_probs(read: RetrievedText, seed: int) -> list[Tensor]:
     """Of the tokens that passages act on, (rows, vocabulary): with all passages, without each, without any, with random
     ones where the store can give such."""
-    hidden = read.model.hidden_id
     given = [read.neighbor_ids]
     for one in read.passages:
         left = read.neighbor_ids.clone()
-        left[:, one.chunk, one.rank] = hidden  # padding, which nobody sees
+        left[:, one.chunk, one.rank] = read.provider.padding_id  # which nobody sees
         given.append(left)
     found = _run(read, given)
     found += _run(read, [None])

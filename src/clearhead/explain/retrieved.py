@@ -162,34 +162,39 @@ def retrieved(
     if not passages:
         raise InputError(say("explain.nothing_found", store=store_name(opened)))
     neighbor_ids = torch.tensor([[provider.rows(hits) for hits in found]], device=pipe.model.device)
+    filler = _filler(ids, pipe.tokenizer.eos_token_id, asked)
     return RetrievedText(
-        pipe.model, provider, prompt, ids, units, written.begin, _filler(ids, pipe.tokenizer.eos_token_id, asked), passages, neighbor_ids
+        pipe.model, provider, prompt, ids, units, written.begin, filler, passages, neighbor_ids
     )  # fmt: skip
+
+
+def _chunk_size(pipe: Pipeline) -> int:
+    assert isinstance(pipe.model, RetrievalModel)
+    return pipe.model.chunk_size
 
 
 def laid(pipe: Pipeline, question: str) -> str:
     """A question as the text that a model answers: filled up in front, so that it ends with a chunk and what is looked
     up for it acts on the first word of the answer."""
-    assert isinstance(pipe.model, RetrievalModel)
     prompt = f"Question: {question.strip()}\nAnswer:"
     filler = pipe.tokenizer.eos_token
     if filler is None:
         raise InputError(say("explain.no_filler", title=pipe.title))
-    return filler * (-len(pipe.tokenizer.encode(prompt)) % pipe.model.chunk_size) + prompt
+    return filler * (-len(pipe.tokenizer.encode(prompt)) % _chunk_size(pipe)) + prompt
 
 
 def searched_by(pipe: Pipeline, text: str, ask: bool | None = None) -> str:
     """What a store is asked for a text: of a question, the chunk that it is laid in."""
     if not _is_asked(pipe, text, ask):
         return text
-    ids = pipe.tokenizer.encode(laid(pipe, text))[-pipe.model.chunk_size :]  # type: ignore[attr-defined]
+    ids = pipe.tokenizer.encode(laid(pipe, text))[-_chunk_size(pipe) :]
     return pipe.tokenizer.decode(ids, skip_special_tokens=True)
 
 
 def _is_asked(pipe: Pipeline, text: str, ask: bool | None) -> bool:
     if ask is not None:
         return ask
-    return bool(ASKED.search(text)) and len(pipe.tokenizer.encode(text)) < pipe.model.chunk_size  # type: ignore[attr-defined]
+    return bool(ASKED.search(text)) and len(pipe.tokenizer.encode(text)) < _chunk_size(pipe)
 
 
 def _filler(ids: list[int], filler: int | None, asked: bool) -> int:

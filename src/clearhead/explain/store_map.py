@@ -24,7 +24,7 @@ from clearhead.retrieval.metrics import likeness
 
 @dataclass(frozen=True)
 class MappedPassage:
-    """A passage on the map. rank: 0 is the nearest; None for one that was drawn at random. score: as a search gives it."""
+    """A passage on the map. rank: 0 is the nearest, None for one that was drawn at random; score: as a search's."""
 
     text: str
     document: str

@@ -34,8 +34,8 @@
 //     ],
 //   };
 //
-// `reader` = {text, second, model, lang, card, models, stores, …values of the controls, set(change)}: `card` is the model's
-// entry of /api/state; reader.set({text: "…"}) does what the reader could do, say from a hook of a figure (live.js).
+// `reader` = {text, second, model, lang, card, models, stores, …values of the controls, set(change)}: `card` is the
+// model's entry of /api/state; reader.set({text: "…"}) does what the reader could do, say from a hook of a figure (live.js).
 // Every part is a function of the reader; a figure is asked for again only when its spec changes, half a second after
 // the last key.
 //

@@ -63,8 +63,8 @@ def draw_passages(finding: Any, width: int) -> Iterator[RenderableType]:
     yield Text()
     yield from _shares(finding)
     yield footnote(
-        "Behind each token of a passage: how much the written tokens looked at it, over all layers and heads. Each row of "
-        "the table is a written token: the share of each neighbour of its chunk"
+        "Behind each token of a passage: how much the written tokens looked at it, over all layers and heads. Each row "
+        "of the table is a written token: the share of each neighbour of its chunk"
         + (", and of the null key, which stands for none." if finding.null is not None else ".")
     )
 

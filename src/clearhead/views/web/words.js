@@ -827,8 +827,8 @@ export const WORDS = {
   passages_part_encoder: ["the encoder", "编码器"],
   passages_mean: ["mean of all", "全部平均"],
   passages_reading: [
-    "Above, the text; what was written is black. Choose a word of it: the ink in the passages is how much it looked at " +
-      "each of their tokens. Underlined: the text says it too.",
+    "Above, the text; what was written is black. Choose a word of it: the ink in the passages is how much it looked " +
+      "at each of their tokens. Underlined: the text says it too.",
     "上面是文本，写出的部分为深色。选其中一个词：段落里的墨色深浅，就是它看每个词元的多少。有下划线的，文本里也有。",
   ],
   passages_all_reading: ["The shares of all passages add up to 100 %.", "所有段落的份额合计 100 %。"],
@@ -859,8 +859,8 @@ export const WORDS = {
   store_title: ["Does the store matter ({store})?", "资料库（{store}）起作用吗？"],
   store_this: ["the one given", "所给的"],
   store_reading: [
-    "Each line leaves passages out, or gives random ones, and runs the model again. Bits: by how much the passages make " +
-      "a word likelier on average; one bit is twice as likely. Below, word by word; behind an arrow, what the model " +
+    "Each line leaves passages out, or gives random ones, and runs the model again. Bits: by how much the passages " +
+      "make a word likelier on average; one bit is twice as likely. Below, word by word; behind an arrow, what the model " +
       "would say instead.",
     "每一行去掉一些段落（或换成随机的），再运行一次模型。比特：段落让一个词平均变得多可能，一比特是两倍。" +
       "下面逐词显示；箭头后是模型会改说的词。",
@@ -871,13 +871,14 @@ export const WORDS = {
     "没有资料库，这段文本里一个词元的概率平均降到 1/{factor}（{gain} 比特），{count} 个词元中有 {others} 个会变成别的。",
   ],
   store_hinders: [
-    "Without the store, a token of this text is {factor} times likelier on average ({gain} bits): what was found speaks " +
-      "against it. {others} of {count} tokens would be others.",
+    "Without the store, a token of this text is {factor} times likelier on average ({gain} bits): what was found " +
+      "speaks against it. {others} of {count} tokens would be others.",
     "没有资料库，这段文本里一个词元的概率反而平均是 {factor} 倍（{gain} 比特）：查到的内容与它不合。" +
       "{count} 个词元中有 {others} 个会变成别的。",
   ],
   store_hardly: [
-    "The store hardly matters to this text: without it, all words stay as likely as they were (they move by {moved} bits).",
+    "The store hardly matters to this text: without it, all words stay as likely as they were (they move by {moved} " +
+      "bits).",
     "资料库对这段文本几乎不起作用：没有它，各词的概率几乎不变（移动 {moved} 比特）。",
   ],
   store_alone: [
@@ -907,8 +908,8 @@ export const WORDS = {
   map_title: ["Which passages lie near the text?", "哪些段落离文本近？"],
   map_reading: [
     "Every dot is a passage, at the place of its vector: {width} numbers from {encoder}, drawn on the plane in which " +
-      "these differ most (PCA; it keeps {share} of the differences, so what looks near need not be). The list has the " +
-      "true scores, over all {count} passages.",
+      "these differ most (PCA; it keeps {share} of the differences, so what looks near need not be). The list has " +
+      "the true scores, over all {count} passages.",
     "每个点是一个段落，位置由它的向量决定：{encoder} 给出的 {width} 个数，画在差异最大的平面上（PCA，保留了 {share} 的差异，" +
       "所以看着近的未必真近）。列表是在全部 {count} 个段落中算出的真实得分。",
   ],

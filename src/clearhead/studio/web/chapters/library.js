@@ -73,7 +73,8 @@ The library is cut into short passages. A frozen encoder has turned each into a 
 with the question, {q:the query}. The passages whose vectors point the same way are taken down from the shelf. No word
 has to match: what counts is whether the two are about the same thing.
 
-A plane cannot show hundreds of directions, so trust the list rather than the map. The first two are what the model gets.`,
+A plane cannot show hundreds of directions, so trust the list rather than the map. The first two are what the
+model gets.`,
         zh: `
 ## 1. 查找
 
@@ -127,8 +128,8 @@ The {dec:decoder} writes as any GPT does, one token after the other. It reads it
 When a chunk is whole, it is searched with, and what was found may be looked at from its last token on, while the next
 chunk is written. Then that one is searched with in turn. A long text so gets new passages every 64 tokens.
 
-A question is shorter than a chunk. So it is filled up in front with tokens that say nothing until it ends where the chunk
-ends. Then the very first word of the answer can look.
+A question is shorter than a chunk. So it is filled up in front with tokens that say nothing until it ends where the
+chunk ends. Then the very first word of the answer can look.
 
 In some layers there is a second attention for that: the word to be written asks, the words of the passages answer. This
 is the moment at which a fact moves from the library into the text. Choose a word of the answer.`,
@@ -156,8 +157,8 @@ is the moment at which a fact moves from the library into the text. Choose a wor
         en: `
 ## 4. The answer
 
-Looking is not yet using. A model may look at a passage and still say what it would have said anyway; then the library is
-only for show. There is a plain check. Take a passage away, let the model write the same words, and see how likely they
+Looking is not yet using. A model may look at a passage and still say what it would have said anyway; then the library
+is only for show. There is a plain check. Take a passage away, let the model write the same words, and see how likely they
 are now. Then take all away. Then give it random ones.
 
 If nothing changes, the library does not matter.`,
@@ -193,8 +194,8 @@ all the others; the library on the disk stays as it is. Nothing is trained.`,
 If you rewrite so much that the passage no longer is about the question, it is not found any more, and another takes its
 place. That is what a librarian would do, too.
 
-A library has its price: every chunk costs a search, and an answer is only as good as what was found. But it can be read,
-and it can be corrected. [What the model alone would have looked at](/chapters/why) is another story.
+A library has its price: every chunk costs a search, and an answer is only as good as what was found. But it can be
+read, and it can be corrected. [What the model alone would have looked at](/chapters/why) is another story.
 
 ## The same in Python`,
         zh: `
