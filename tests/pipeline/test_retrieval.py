@@ -12,6 +12,7 @@ import torch
 
 import clearhead as ch
 from clearhead.errors import InputError
+from clearhead.pipeline.ask import question_prompt
 from clearhead.pipeline.retrieval import StoreNeighbors, open_store
 from tests.cli.test_generate import inside
 from tests.tiny import TEXT, tiny_pipeline
@@ -155,3 +156,53 @@ def test_mistakes_are_said(retro, tmp_path):
             retro.generate(TEXT, store=FakeStore(), neighbors=count)
     with pytest.raises(InputError, match="search"):
         open_store(3)
+
+
+# ---- ask
+
+
+@pytest.mark.parametrize("question", ["a cat", "on the mat and on the sofa and on the mat"])
+def test_a_question_ends_with_a_chunk_and_its_passages_act_on_the_first_word(retro, question):
+    """The answer is what the model writes after the filled-up question, with the passages that are told."""
+    store = FakeStore()
+    prompt = question_prompt(retro, question)
+    ids = retro.tokenizer.encode(prompt)
+    assert len(ids) % retro.model.chunk_size == 0
+    assert prompt.endswith(f"Question: {question}\nAnswer:")
+    options = {"max_new_tokens": 3, "eos_token_id": [], "stop_strings": []}
+    answer = retro.ask(question, store=store, neighbors=2, **options)
+    assert [p.text for p in answer.passages] == ["a dog sat", "the cat ran"]
+    written = retro.write(prompt, store=FakeStore(), neighbors=2, max_new_tokens=3, eos_token_id=[])[0]
+    assert answer.answer == written.new_text.strip()
+
+    provider = StoreNeighbors(FakeStore(), retro.tokenizer, 2, retro.model.chunk_size, retro.model.hidden_id)
+    row = torch.tensor([ids])
+    found = provider(row.view(-1, retro.model.chunk_size))[None]
+    first = retro.model(input_ids=row, neighbor_ids=found).logits[0, -1]
+    assert int(first.argmax()) == written.token_ids[0]
+    assert not torch.equal(first, retro.model(input_ids=row).logits[0, -1])  # they do act there
+
+
+def test_several_questions_have_their_own_answers_and_passages(retro):
+    questions, options = ["a cat", "the mat and the sofa"], {"max_new_tokens": 4, "eos_token_id": [], "neighbors": 1}
+    together = retro.ask(questions, store=FakeStore(), **options)
+    assert together == [retro.ask(one, store=FakeStore(), **options) for one in questions]
+    assert retro.ask("a cat", store=None).passages == []
+
+
+def test_only_a_retro_is_asked_and_only_questions_are(retro):
+    with pytest.raises(InputError, match="looks nothing up"):
+        tiny_pipeline("gpt2").ask("Why?", store=FakeStore())
+    with pytest.raises(InputError, match="empty"):
+        retro.ask("  ", store=FakeStore())
+    with pytest.raises(InputError, match="store must be"):
+        retro.ask("Why?", store=3)
+
+
+def test_ask_on_the_command_line(retro, stores, monkeypatch, tmp_path):
+    retro.save(tmp_path / "retro")
+    told = json.loads(inside("ask", "a cat", "--store", "here", "-m", str(tmp_path / "retro"), "--json").stdout)
+    assert told["store"] == "here" and isinstance(told["answer"], str)
+    assert [p["text"] for p in told["passages"]] == ["a dog sat", "the cat ran"]
+    told = json.loads(inside("ask", "a cat", "--no-store", "-m", str(tmp_path / "retro"), "--json").stdout)
+    assert told["passages"] == [] and told["store"] is None

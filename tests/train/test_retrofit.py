@@ -180,3 +180,55 @@ def test_mistakes_are_said_before_anything_is_trained(data, tmp_path, changes, s
         changes = {**changes, "model": {"start": str(data / "gpt2")}}
     with pytest.raises(ClearheadError, match=said):
         train(recipe(data, tmp_path / "run", **changes))
+
+
+# ---- from texts and a store
+
+
+class CountingStore(Store):
+    """A store with a fingerprint, which counts how often it is asked."""
+
+    fingerprint = "one"
+
+    def __init__(self, *hits: Hit) -> None:
+        super().__init__(*hits)
+        self.asked = 0
+
+    def search(self, text: str, *, k: int) -> list[Hit]:
+        self.asked += 1
+        return super().search(text, k=k)
+
+
+def test_neighbours_of_texts_are_looked_up_once_and_kept_beside_the_data(data, tmp_path, monkeypatch):
+    store = CountingStore(Hit("a dog sat", " on the mat", "b"), Hit("the cat ran", "", "mine.jsonl"))
+    monkeypatch.setattr("clearhead.train.objectives.retrieval_lm.open_store", lambda where: store)
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"text": f"{line} {n}"}) + "\n" for n, line in enumerate(CORPUS * 3)))
+    changes = {
+        "objective": {"name": "retrieval-lm", "store": "library", "neighbors": 1, "chunk_size": 8},
+        "data": {"train": str(texts), "validation_fraction": 0.2},
+        "steps": 2,
+    }
+    train(recipe(data, tmp_path / "run", **changes))
+    assert store.asked
+    metrics = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert {"loss_without_neighbors", "loss_random_neighbors"} <= set(json.dumps(metrics).replace('"', " ").split())
+
+    asked = store.asked
+    train(recipe(data, tmp_path / "run", **changes | {"steps": 4}))  # trained on: nothing is looked up again
+    assert store.asked == asked
+    store.fingerprint = "two"
+    train(recipe(data, tmp_path / "other", **changes))
+    assert store.asked == 2 * asked
+
+
+def test_a_text_needs_a_store_and_chunks_of_the_models_size(data, tmp_path, monkeypatch):
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"text": f"{line} {n}"}) + "\n" for n, line in enumerate(CORPUS)))
+    changes = {"data": {"train": str(texts), "validation_fraction": 0.2}}
+    with pytest.raises(InputError, match=r"objective\.store"):
+        train(recipe(data, tmp_path / "run", **changes))
+    monkeypatch.setattr("clearhead.train.objectives.retrieval_lm.open_store", lambda where: CountingStore())
+    changes["objective"] = {"name": "retrieval-lm", "store": "library", "chunk_size": 4}
+    with pytest.raises(InputError, match=r"objective\.chunk_size=8"):
+        train(recipe(data, tmp_path / "run", **changes))

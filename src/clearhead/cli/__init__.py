@@ -9,6 +9,7 @@ import typer
 
 from clearhead.cli import (
     answer,
+    ask,
     bench,
     classify,
     embed,
@@ -50,8 +51,8 @@ app = typer.Typer(
 )
 _VERBS = {
     "Use a model": {
-        "generate": generate, "classify": classify, "tag": tag, "answer": answer, "translate": translate,
-        "summarize": summarize, "search": search, "fill": fill, "embed": embed,
+        "generate": generate, "classify": classify, "tag": tag, "answer": answer, "ask": ask,
+        "translate": translate, "summarize": summarize, "search": search, "fill": fill, "embed": embed,
         "vectors": vectors, "index": index,
     },
     "Look inside": {

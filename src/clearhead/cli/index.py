@@ -23,7 +23,9 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="A folder, or an address such as s3://bucket/store.")]
+Folder = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="A folder, an address such as s3://bucket/store, or a shipped store.")
+]
 EncoderOption = Annotated[
     str | None, typer.Option("--encoder", "-e", help="The store's encoder, if it is elsewhere now.")
 ]
@@ -293,6 +295,24 @@ def delete_command(
     store = _open(folder)
     count = store.delete(documents)
     out().print(f"{folder}: {count:,} documents removed; {len(store):,} chunks are left.", markup=False)
+
+
+@app.command("copy")
+def copy_command(
+    folder: Folder, to: Annotated[str, typer.Argument(metavar="NEW", help="A folder that is not there yet.")]
+) -> None:
+    """Copy a store to a new folder, to change it there: a shipped one, say.
+
+    Examples:
+
+      clearhead index copy factbook mine
+
+      clearhead index build mine corrections.jsonl --id-column id
+    """
+    store = _open(folder)
+    with waiting("Copying …"):
+        copied = store.copy(to)
+    out().print(f"{to}: {len(copied):,} chunks.", markup=False)
 
 
 def _open(folder: str, encoder: str | None = None, device: str | None = None) -> Store:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from clearhead.explain.capabilities import can_generate, has_tokenizer
-from clearhead.explain.continuation import NEW_TOKENS
 from clearhead.explain.finding import Finding
 from clearhead.explain.inference import eval_mode
 from clearhead.explain.passages import ASKED, SETTINGS
@@ -118,7 +117,7 @@ def retrieval_ablation(
             pipe, text, store=store, neighbors=neighbors, target=target, max_new_tokens=max_new_tokens, ask=ask
         )
         whole, *changed = _log_probs(read, seed)
-        alone = _alone(pipe, read, max_new_tokens) if target is None and read.begin < len(read.ids) else None
+        alone = _alone(pipe, read) if target is None and read.begin < len(read.ids) else None
     ids = torch.tensor([read.ids[n] for n in read.acted_on])[:, None]
     chosen = whole.gather(1, ids)[:, 0]
     names = [("one", n) for n in range(len(read.passages))] + [("all", None), ("random", None)]
@@ -141,10 +140,10 @@ def retrieval_ablation(
     )  # fmt: skip
 
 
-def _alone(pipe: Pipeline, read: RetrievedText, max_new_tokens: int | None) -> str:
+def _alone(pipe: Pipeline, read: RetrievedText) -> str:
     """What the model writes with no store, from the same beginning."""
-    limit = {"max_new_tokens": max_new_tokens or NEW_TOKENS, "num_return_sequences": 1, "log_probs": False}
-    return as_text(pipe).write(read.prompt, store=None, **limit)[0].new_text.strip()
+    written = as_text(pipe).write(read.prompt, store=None, num_return_sequences=1, log_probs=False, **read.options)
+    return written[0].new_text.strip()
 
 
 def _log_probs(read: RetrievedText, seed: int) -> list[Tensor]:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import InputError
-from clearhead.explain.continuation import continued
+from clearhead.explain.continuation import NEW_TOKENS, continued
 from clearhead.explain.indices import checked_count
 from clearhead.messages import Message, say
 from clearhead.models.retrieval import RetrievalModel
 from clearhead.pipeline import Pipeline, as_text
+from clearhead.pipeline.ask import END, LONGEST, question_prompt
 from clearhead.pipeline.retrieval import RetrievedPassage, StoreNeighbors, neighbors_of, open_store
 from clearhead.text.units import units_of_ids
 from clearhead.units import TokenUnit
@@ -55,6 +56,7 @@ class NeighborPassage:
 class RetrievedText:
     """
     prompt         the text as it was given, filled up where it is a question
+    options        with which the model wrote after it
     units          of the whole text: what was given, and what was written after it
     begin          where the written part begins
     filler         so many tokens at the beginning say nothing: they fill the first chunk up
@@ -65,6 +67,7 @@ class RetrievedText:
     model: RetrievalModel
     provider: StoreNeighbors
     prompt: str
+    options: dict[str, Any]
     ids: list[int]
     units: list[TokenUnit]
     begin: int
@@ -146,9 +149,10 @@ def retrieved(
     provider = neighbors_of(as_text(pipe), opened, count)
     assert isinstance(provider, StoreNeighbors) and isinstance(pipe.model, RetrievalModel)
     asked = _is_asked(pipe, text, ask)
-    prompt = laid(pipe, text) if asked else text
-    options = {"store": opened, "neighbors": count}
-    written = continued(pipe, prompt, None, target, max_new_tokens, **options)
+    prompt = question_prompt(as_text(pipe), text.strip()) if asked else text
+    limit = max_new_tokens if max_new_tokens is not None else LONGEST if asked else NEW_TOKENS
+    options = {"stop_strings": [END]} if asked else {}
+    written = continued(pipe, prompt, None, target, limit, store=opened, neighbors=count, **options)
     ids = written.reading.inputs["input_ids"][0].tolist()
     size = pipe.model.chunk_size
     chunks = [ids[n : n + size] for n in range(0, (len(ids) - 1) // size * size, size)]
@@ -164,7 +168,8 @@ def retrieved(
     neighbor_ids = torch.tensor([[provider.rows(hits) for hits in found]], device=pipe.model.device)
     filler = _filler(ids, pipe.tokenizer.eos_token_id, asked)
     return RetrievedText(
-        pipe.model, provider, prompt, ids, units, written.begin, filler, passages, neighbor_ids
+        pipe.model, provider, prompt, options | {"max_new_tokens": limit}, ids, units, written.begin, filler, passages,
+        neighbor_ids,
     )  # fmt: skip
 
 
@@ -173,21 +178,11 @@ def _chunk_size(pipe: Pipeline) -> int:
     return pipe.model.chunk_size
 
 
-def laid(pipe: Pipeline, question: str) -> str:
-    """A question as the text that a model answers: filled up in front, so that it ends with a chunk and what is looked
-    up for it acts on the first word of the answer."""
-    prompt = f"Question: {question.strip()}\nAnswer:"
-    filler = pipe.tokenizer.eos_token
-    if filler is None:
-        raise InputError(say("explain.no_filler", title=pipe.title))
-    return filler * (-len(pipe.tokenizer.encode(prompt)) % _chunk_size(pipe)) + prompt
-
-
 def searched_by(pipe: Pipeline, text: str, ask: bool | None = None) -> str:
     """What a store is asked for a text: of a question, the chunk that it is laid in."""
     if not _is_asked(pipe, text, ask):
         return text
-    ids = pipe.tokenizer.encode(laid(pipe, text))[-_chunk_size(pipe) :]
+    ids = pipe.tokenizer.encode(question_prompt(as_text(pipe), text.strip()))[-_chunk_size(pipe) :]
     return pipe.tokenizer.decode(ids, skip_special_tokens=True)
 
 

@@ -32,10 +32,6 @@ SENTENCES = {
         "The store {store} has no passage for this text.",
         "资料库 {store} 没有适合这段文本的段落。",
     ),
-    "no_filler": (
-        "{title} has no end token to fill a chunk up with.",
-        "{title} 没有可用来填满一块的结束词元。",
-    ),
     "no_map": (
         "A {got} shows no vectors of its passages; a clearhead.retrieval.Store does.",
         "{got} 不给出段落的向量；clearhead.retrieval.Store 才给出。",

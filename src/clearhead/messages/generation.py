@@ -48,6 +48,15 @@ SENTENCES = {
         "{title} has no padding token to fill short passages with: set pad_token_id in its config.json.",
         "{title} 没有用来补齐短段落的填充词元：请在它的 config.json 里设置 pad_token_id。",
     ),
+    "ask_needs_retro": (
+        "{title} looks nothing up, so it cannot be asked about a store. Name a RETRO: clearhead ask … --model retro.",
+        "{title} 不查资料，不能就资料库向它提问。请用 RETRO：clearhead ask … --model retro。",
+    ),
+    "empty_question": ("There is no question: it is empty.", "没有问题：它是空的。"),
+    "no_filler": (
+        "{title} has no end token to fill a question up with to a whole chunk: its tokenizer needs one.",
+        "{title} 没有结束词元，无法把问题补足为一个整块：它的分词器需要一个。",
+    ),
     # ---- the text
     "text_is_string": ("The text must be a string, not {got}.", "文本必须是字符串，而不是 {got}。"),
     "empty_text": (

@@ -18,6 +18,18 @@ SENTENCES = {
         "There is no store at {where}. Build one: clearhead index build {where} texts/*.txt",
         "{where} 没有向量库。请先建立：clearhead index build {where} texts/*.txt",
     ),
+    "shipped": (
+        "The store {name} ships with Clearhead and is not written to. Copy it first: clearhead index copy {name} mine",
+        "资料库 {name} 随 Clearhead 发布，不能写入。请先复制：clearhead index copy {name} mine",
+    ),
+    "copy_exists": (
+        "{where} is there already. Copy the store to a new folder.",
+        "{where} 已经存在。请把库复制到新的文件夹。",
+    ),
+    "copy_folders": (
+        "A store is copied from a folder to a folder; object storage has commands of its own for that.",
+        "只能把库从文件夹复制到文件夹；对象存储有自己的复制命令。",
+    ),
     "is_a_file": (
         "{where} is a file; a store is a folder. Give another name.",
         "{where} 是文件；向量库是文件夹。请换一个名字。",

@@ -50,6 +50,7 @@ class RetroConfig(TokenConfig):
     share_embeddings          the encoder reads the decoder's token table
     encoder_projection        the encoder's last states are projected to hidden_size
     residual_scale            of a post-norm layer (DeepNet)
+    question_template         how `ask` writes a question before the model answers it
     """
 
     family: ClassVar[str] = "retro"
@@ -100,6 +101,7 @@ class RetroConfig(TokenConfig):
     encoder_attention_dropout: float = 0.0
     encoder_feedforward_dropout: float = 0.0
     initializer_range: float = 0.02
+    question_template: str = "Question: {question}\nAnswer:"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,6 +16,7 @@ from clearhead.generate import Grammar, PromptCache
 from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.pipeline.answer import answer
+from clearhead.pipeline.ask import RetrievedAnswer, ask
 from clearhead.pipeline.base import Pipeline, Reading
 from clearhead.pipeline.classify import TEMPLATE, ScoredLabel, classify
 from clearhead.pipeline.embed import embed
@@ -147,11 +148,6 @@ class TextPipeline(Pipeline):
         store       where a model that retrieves looks passages up: a store or its folder; None: nowhere
         neighbors   how many passages it looks at for every chunk (2)
         """
-        for name in ("return_dict_in_generate", "output_scores", "output_logits"):
-            if options.get(name):
-                raise InputError(
-                    f"{name} speaks of tensors: use .model.generate, or .write for tokens and their probabilities."
-                )
         options = {name: value for name, value in _with_grammar(options).items() if value is not None}
         reader, options = self.in_languages(options)
         provider = neighbors_of(self, self.store if store is OWN_STORE else store, neighbors)
@@ -278,6 +274,21 @@ class TextPipeline(Pipeline):
         )  # fmt: skip
 
     @overload
+    def ask(self, question: str, **options: Any) -> RetrievedAnswer: ...
+    @overload
+    def ask(self, question: list[str], **options: Any) -> list[RetrievedAnswer]: ...
+    def ask(
+        self, question: str | list[str], *, store: Any = OWN_STORE, neighbors: int | None = None, **options: Any
+    ) -> RetrievedAnswer | list[RetrievedAnswer]:
+        """A RETRO's `answer` to a question, and the `passages` that it looked at, best first; of a list, a list.
+
+        store       where it looks passages up: a store, its folder, or a shipped name; None: from its weights alone
+        neighbors   how many passages (2). Further options are those of `generate`
+        """
+        store = self.store if store is OWN_STORE else store
+        return ask(self, question, store=store, neighbors=neighbors, **options)
+
+    @overload
     def translate(self, text: str, **options: Any) -> str: ...
     @overload
     def translate(self, text: list[str], **options: Any) -> list[str]: ...
@@ -323,15 +334,8 @@ class TextPipeline(Pipeline):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The job that its head was made for: classify, tag, answer, fill, generate or embed."""
-        job = JOBS.get(self.model.task)
-        if job is None:
-            raise InputError(
-                f"{self.title} is loaded for {self.model.task}, which is no job with a text alone: call .model(…), "
-                "or load it for another task."
-            )
-        if job == "answer" and len(inputs) + len({"question", "passage"} & options.keys()) < 2:
-            raise InputError(f"{self.title} answers a question about a passage: pipe(question, passage).")
-        return getattr(self, job)(*inputs, **options)
+        given = len(inputs) + len({"question", "passage"} & options.keys())
+        return getattr(self, _job_of(self, given))(*inputs, **options)
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False, format: str | None = None) -> None:
         """Write config.json, model.safetensors and the tokenizer's files (see `Pipeline.save`).
@@ -346,6 +350,19 @@ class TextPipeline(Pipeline):
         hub.save_model(model, folder, self.codec, sentence=self.sentence, overwrite=overwrite)
 
 
+def _job_of(pipe: TextPipeline, texts: int) -> str:
+    """The method that does the job of its head. texts: how many are given"""
+    job = JOBS.get(pipe.model.task)
+    if job is None:
+        raise InputError(
+            f"{pipe.title} is loaded for {pipe.model.task}, which is no job with a text alone: call .model(…), "
+            "or load it for another task."
+        )
+    if job == "answer" and texts < 2:
+        raise InputError(f"{pipe.title} answers a question about a passage: pipe(question, passage).")
+    return job
+
+
 def as_text(pipe: Pipeline) -> TextPipeline:
     """The same, where it reads text; an error for one that does not."""
     if not isinstance(pipe, TextPipeline):
@@ -355,6 +372,11 @@ def as_text(pipe: Pipeline) -> TextPipeline:
 
 def _with_grammar(options: dict[str, Any]) -> dict[str, Any]:
     """The short constructors to say what form the answer has, made into a grammar."""
+    for name in ("return_dict_in_generate", "output_scores", "output_logits"):
+        if options.get(name):
+            raise InputError(
+                f"{name} speaks of tensors: use .model.generate, or .write for tokens and their probabilities."
+            )
     constructors: dict[str, Any] = {"choices": Grammar.choices, "regex": Grammar.regex, "json_schema": Grammar.json}
     forms = [name for name in (*constructors, "grammar") if options.get(name) is not None]
     if len(forms) > 1:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
+import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from clearhead.errors import InputError, UnknownQuery
+from clearhead.errors import InputError, StoreError, UnknownQuery
+from clearhead.files import atomic_folder
 from clearhead.messages import say
 from clearhead.retrieval.building import BuildReport, IndexKind, RayOptions, build, choose_index
 from clearhead.retrieval.documents import Document
 from clearhead.retrieval.rows import RowMaker
 from clearhead.retrieval.settings import StoreSettings, open_encoder, open_tokenizer
-from clearhead.retrieval.table import PROBES, ChunkTable, KnownDocument, locked, place_of
+from clearhead.retrieval.table import LOCK, PROBES, ChunkTable, KnownDocument, is_address, locked, place_of
 from clearhead.schema import Field
 from clearhead.text import Tokenizer
+from clearhead.zoo import shipped_store
 
 if TYPE_CHECKING:
     from clearhead.retrieval.check import CheckReport
@@ -53,13 +58,15 @@ class Hit:
 class Store:
     """A store that is there. `clearhead.retrieval.build` makes one.
 
-    where     a folder, or an address of object storage (s3://bucket/store)
+    where     a folder, an address of object storage (s3://bucket/store), or the name of a store that ships
     encoder   where the store's encoder is now, if not where it was
     device    for the encoder, which is loaded when it is first needed
     """
 
     def __init__(self, where: str | os.PathLike[str], encoder: str | None = None, device: Any = None) -> None:
-        self.where = place_of(where)
+        shipped = shipped_store(where)
+        self.where = place_of(where) if shipped is None else str(shipped)
+        self.is_shipped = shipped is not None  # part of a package, and never written to
         self._encoder_name = encoder
         self._device = device
         self._table = ChunkTable.open(self.where)
@@ -107,7 +114,7 @@ class Store:
         return open_tokenizer(self.settings, self._maker.encoder, self.where)
 
     def sample(self, count: int, seed: int = 0, *, vectors: bool = False) -> list[Hit]:
-        """Chunks drawn at random, no two the same, each with the score nan: nobody asked. All, where there are fewer."""
+        """Chunks drawn at random, no two the same, each with the score nan. All of them, where there are fewer."""
         size = len(self)
         places = random.Random(seed).sample(range(size), min(count, size))
         rows = self._table.at(places, vectors) if places else []
@@ -170,6 +177,7 @@ class Store:
         self, documents: Iterable[Document], index: IndexKind = "auto", ray: RayOptions | None = None
     ) -> BuildReport:
         """New documents, and changed ones in place of what they were."""
+        self._check_own()
         encoder = self._encoder_name
         report = build(self.where, documents, encoder=encoder, index=index, device=self._device, ray=ray)
         self._table.refresh()
@@ -177,6 +185,7 @@ class Store:
 
     def delete(self, names: Iterable[str]) -> int:
         """Remove documents; how many. A name that is none is an error, and nothing is removed."""
+        self._check_own()
         listed = list(dict.fromkeys(names))
         with locked(self.where):
             known = self.documents()
@@ -192,8 +201,33 @@ class Store:
 
     def index(self, kind: IndexKind) -> None:
         """Make or drop the index: "ivf-pq", "exact", or "auto" by size."""
+        self._check_own()
         with locked(self.where):
             choose_index(self._table, kind)
+
+    def copy(self, folder: str | os.PathLike[str]) -> Store:
+        """The same store in a new folder, to be changed there. It appears whole or not at all."""
+        where = place_of(folder)
+        if is_address(self.where) or is_address(where):
+            raise InputError(say("retrieval.copy_folders"))
+        if Path(where).exists():
+            raise InputError(say("retrieval.copy_exists", where=where))
+        with atomic_folder(Path(where)) as new:
+            shutil.copytree(self.where, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LOCK))
+        return Store(where, self._encoder_name, self._device)
+
+    def _check_own(self) -> None:
+        """An error for a store that ships: it belongs to its package."""
+        if self.is_shipped:
+            raise StoreError(say("retrieval.shipped", name=Path(self.where).name))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what it holds and how it is searched: another one may find something else."""
+        digest = hashlib.blake2b(repr(sorted(asdict(self.settings).items())).encode(), digest_size=16)
+        for name, known in sorted(self.documents().items()):
+            digest.update(f"{name}\0{known.digest}\n".encode())
+        return digest.hexdigest()
 
     def check(self) -> CheckReport:
         """Read all of it and look whether it is whole (check.py)."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clearhead import zoo
 from clearhead.errors import InputError, did_you_mean
 from clearhead.messages import say
 from clearhead.schema import shown
@@ -22,13 +23,20 @@ PassageText = tuple[str, int, str]  # document, which chunk of it, and what stan
 
 
 class StoreTable:
-    """stores: folders that the user named on the command line. Each is called by its last part."""
+    """stores: folders that the user named on the command line, each called by its last part. Beside them those that
+    ship."""
 
     def __init__(self, stores: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._opened: dict[str, Store] = {}
         self._places: dict[str, str] = {}
+        for name in zoo.STORES if zoo.is_installed() else ():
+            shipped = zoo.shipped_store(name)
+            if shipped is not None and shipped.is_dir():
+                self._places[name] = str(shipped)
         for where in stores:
+            if where in self._places and not Path(where).is_dir():
+                continue
             path = Path(where).expanduser()
             if not path.is_dir():
                 raise InputError(say("retrieval.no_store", where=where))

@@ -85,6 +85,21 @@ def cards() -> dict[str, Card]:
     return {card.name: card for card in (*trained, RANDOM)}
 
 
+# The names of the stores of passages that ship: they are there with the package, and need its models.
+STORES = ("factbook", "factbook-edited")
+
+
+def shipped_store(where: object) -> Path | None:
+    """The folder of a store that ships, by its name; None for anything else. A folder of that name here comes first."""
+    if not isinstance(where, str) or where not in STORES or Path(where).exists():
+        return None
+    if not is_installed():
+        raise InputError(say("loading.not_here", name=where, how=say("errors.zoo_not_installed", near="")))
+    import clearhead_zoo
+
+    return clearhead_zoo.STORES / where
+
+
 @cache
 def measures(name: str) -> dict[str, Any]:
     """What was measured once and lies beside a trained model (`measures.json`); {} where nothing does."""

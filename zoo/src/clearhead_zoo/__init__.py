@@ -7,6 +7,8 @@ from pathlib import Path
 
 MODELS = Path(__file__).parent / "models"  # models/NAME: packed weights, tokenizer, card.md, recipe.yaml, curve.json
 
+STORES = Path(__file__).parent / "stores"  # stores/NAME: passages with their vectors (LanceDB)
+
 CARDS = {  # name: (family, what it is, the same in Chinese); the long story is in its folder, in card.md
     "stories": ("gpt2", "a small GPT-2 that writes like an old children's book", "小型 GPT-2，写得像一本老童话书"),
     "bert-mini": (

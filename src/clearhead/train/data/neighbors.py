@@ -6,7 +6,7 @@ shares most of its runs of 13 tokens with the chunk or with what follows it, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from clearhead.errors import InputError
@@ -19,7 +19,7 @@ SPARE = 8  # passages asked for beside those that are needed, because some are l
 
 
 def with_neighbors(
-    documents: Iterable[tuple[str, str]],  # (name, text): the name as the store has it
+    documents: Iterable[tuple[str | Collection[str], str]],  # (name or names, text): a name as the store has it
     store: Any,  # search(text, k=) -> hits with text, continuation and document
     tokenizer: Tokenizer,
     *,
@@ -47,18 +47,20 @@ def with_neighbors(
                 own = ids[here : here + 2 * chunk_size]  # the chunk, and what follows it
                 query = tokenizer.decode(own[:chunk_size], skip_special_tokens=True)
                 hits = passages_for(query, store, neighbors + SPARE)
-                rows = list(_allowed(hits, name, own, tokenizer, 2 * chunk_size))[:neighbors]
+                rows = list(_allowed(hits, {name} if isinstance(name, str) else name, own, tokenizer, 2 * chunk_size))[
+                    :neighbors
+                ]
                 rows += [[]] * (neighbors - len(rows))
                 found.append([row + [padding] * (2 * chunk_size - len(row)) for row in rows])
             yield {"input_ids": block, "neighbor_ids": found}
 
 
 def _allowed(
-    hits: Iterable[Any], document: str, own: Sequence[int], tokenizer: Tokenizer, length: int
+    hits: Iterable[Any], documents: Collection[str], own: Sequence[int], tokenizer: Tokenizer, length: int
 ) -> Iterator[list[int]]:
     """The passages that give nothing away, as token ids."""
     for hit in hits:
-        if hit.document == document:
+        if hit.document in documents:
             continue
         ids = tokenizer.encode(hit.text + hit.continuation, add_special_tokens=False)[:length]
         if overlap(ids, own) < MOST_SHARED:
