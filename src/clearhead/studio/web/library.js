@@ -174,7 +174,6 @@ export function desk(host, page, reader) {
       });
     shelf.replaceChildren(...fields.map((field) => field.element));
     for (const field of fields) field.fit();
-    draw();
   }
 
   const other = () => (found.answer === OTHERS[0] ? OTHERS[1] : OTHERS[0]);
@@ -225,9 +224,17 @@ export function desk(host, page, reader) {
   }
 
   const off = page.onChange(dress);
+  let key = "";
   const update = (next) => {
     now = next;
-    if (now.model) first.ask(request(now, "passages", store()));
+    const wanted = request(now, "passages", store());
+    if (now.model && JSON.stringify(wanted) !== key) {
+      key = JSON.stringify(wanted);
+      clearTimeout(timer);
+      fields = []; // what was rewritten belongs to what was found for another question
+      first.ask(wanted);
+      draw();
+    }
     dress();
   };
   update(reader);
