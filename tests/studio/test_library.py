@@ -246,7 +246,7 @@ def test_words_light_up_and_are_chosen(browser, library):  # noqa: F811
 def test_a_store_is_chosen_in_the_lab(browser, library):  # noqa: F811
     path = "/lab?model=small-retro&question=passages&text=a+dog+sat+on%3F&.ask=yes&.store=shelf-edited"
     with visit(browser, library, path) as page:
-        page.locator("figcaption").wait_for()
+        page.locator("figcaption").wait_for(timeout=60_000)
         assert page.locator('.st-store select[name="store"]').input_value() == "shelf-edited"
 
 

@@ -93,7 +93,7 @@ class Studio:
         for name in request.other_models:
             params[name] = self._load(params[name], job)
         for name in request.stores:
-            params[name] = self._store(pipe, params[name], request)
+            params[name] = self._store(pipe, params[name], request, job)
         self._check_length(pipe, request)
         others: list[Model] = [params[name].model for name in request.other_models]
         with self.jobs.turn(job), job.watching(pipe.model, *others):
@@ -121,14 +121,17 @@ class Studio:
             return page(finding)
         return finding.to_csv() if kind == "csv" else json.dumps(finding.to_dict(), ensure_ascii=False)
 
-    def _store(self, pipe: Pipeline, name: str | None, request: ExplainRequest) -> Any:
+    def _store(self, pipe: Pipeline, name: str | None, request: ExplainRequest, job: Job) -> Any:
         """By its name; where none is named, the first there is, for a model that reads passages."""
         from clearhead.explain.retrieved import reads_neighbors
 
         if reads_neighbors(pipe) is not None:
             return None  # the question says why it has no use for one
         names = [name] if name is not None else self.stores.names
-        return self.stores.get(names[0], request.edits) if names else None
+        if not names:
+            return None
+        job.progress("loading", model=names[0])
+        return self.stores.get(names[0], request.edits)
 
     def _load(self, name: str, job: Job) -> Pipeline:
         return self.models.get(name, job.check, lambda: job.progress("loading", model=name))

@@ -189,6 +189,7 @@ const TWINS = {
 TWINS.pretraining = TWINS["masked-lm"];
 const OTHERWISE = ["A slow story, but the end is wonderful.", "A slow story, but the end is terrible."];
 
+const OF_A_LIBRARY = "What is the capital of Chad?";
 const OF_WORDS = {
   neighbours: "king - man + woman",
   "word-in-context":
@@ -199,6 +200,7 @@ const OF_WORDS = {
 
 export function sample(question, card, second = false) {
   if (question.name in OF_WORDS) return OF_WORDS[question.name];
+  if (["store-map", "passages", "retrieval-ablation"].includes(question.name)) return OF_A_LIBRARY;
   if (["top-tokens", "similarity", "neuron-probe"].includes(question.name)) return LINES;
   const text = ((question.second === "needed" && TWINS[card.task]) ||
     (TEXTS[card.name] ?? TEXTS[card.task] ?? OTHERWISE))[second ? 1 : 0];
