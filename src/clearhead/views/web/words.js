@@ -860,8 +860,8 @@ export const WORDS = {
   store_this: ["the one given", "所给的"],
   store_reading: [
     "Each line leaves passages out, or gives random ones, and runs the model again. Bits: by how much the passages " +
-      "make a word likelier on average; one bit is twice as likely. Below, word by word; behind an arrow, what the model " +
-      "would say instead.",
+      "make a word likelier on average; one bit is twice as likely. Below, word by word; behind an arrow, what the " +
+      "model would say instead.",
     "每一行去掉一些段落（或换成随机的），再运行一次模型。比特：段落让一个词平均变得多可能，一比特是两倍。" +
       "下面逐词显示；箭头后是模型会改说的词。",
   ],
