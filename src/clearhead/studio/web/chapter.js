@@ -35,9 +35,9 @@
 //   };
 //
 // `reader` = {text, second, model, lang, card, models, stores, …values of the controls, set(change)}: `card` is the
-// model's entry of /api/state; reader.set({text: "…"}) does what the reader could do, say from a hook of a figure (live.js).
-// Every part is a function of the reader; a figure is asked for again only when its spec changes, half a second after
-// the last key.
+// model's entry of /api/state; reader.set({text: "…"}) does what the reader could do, say from a hook of a figure
+// (live.js). Every part is a function of the reader; a figure is asked for again only when its spec changes, half a
+// second after the last key.
 //
 // Markup of prose: paragraphs are parted by an empty line; "## " begins a heading, "- " an item of a list; *emphasis*,
 // **strong**, `code`, [words](/lab or https://…), and words in a colour that means something: {q:query} {k:key}

@@ -163,7 +163,7 @@ export function desk(host, page, reader) {
     fields = found.passages
       .filter((one) => one.chunk === 0)
       .map((one) => {
-        const area = el("textarea", { rows: "4", spellcheck: "false", oninput: () => soon() });
+        const area = el("textarea", { rows: "2", spellcheck: "false", oninput: () => soon() });
         area.value = wholeOf(one);
         const fit = grows(area, 320);
         const name = el("span", { class: "st-control-name" });

@@ -58,7 +58,7 @@ const view = {
       scale.legend(
         c.words("store_scale"),
         scale.steps(9, (t) => scale.signed(c, t * FULL), -1, 1),
-        [`−${scale.number(high)}`, "0", `+${scale.number(high)}`],
+        [`−${high.toFixed(1)}`, "0", `+${high.toFixed(1)}`],
       ),
     );
     show(shown);
@@ -102,7 +102,9 @@ function verdict(c) {
 /** What the model writes with nothing to look at, where that is something else. */
 function alone(c) {
   const { alone: words, answer } = c.finding;
-  return words === answer ? "" : ` ${c.words("store_alone", { words: words || c.words("store_nothing"), answer })}`;
+  if (words === answer) return "";
+  const gap = c.lang === "zh" ? "" : " ";
+  return `${gap}${c.words("store_alone", { words: words || c.words("store_nothing"), answer })}`;
 }
 
 function changeName(c, change) {

@@ -827,9 +827,9 @@ export const WORDS = {
   passages_part_encoder: ["the encoder", "编码器"],
   passages_mean: ["mean of all", "全部平均"],
   passages_reading: [
-    "Above, the text; what was written is black. Choose a word of it: the ink in the passages is how much it looked " +
-      "at each of their tokens. Underlined: the text says it too.",
-    "上面是文本，写出的部分为深色。选其中一个词：段落里的墨色深浅，就是它看每个词元的多少。有下划线的，文本里也有。",
+    "Above, the text; grey is what was given. Choose a word that was written: the ink in the passages is how much it " +
+      "looked at each of their tokens. Underlined: the text says it too.",
+    "上面是文本；给出的部分为灰色，其余是写出的。选其中一个词：段落里的墨色深浅，就是它看每个词元的多少。有下划线的，文本里也有。",
   ],
   passages_all_reading: ["The shares of all passages add up to 100 %.", "所有段落的份额合计 100 %。"],
   passages_null_reading: [

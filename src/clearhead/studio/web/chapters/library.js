@@ -158,8 +158,8 @@ is the moment at which a fact moves from the library into the text. Choose a wor
 ## 4. The answer
 
 Looking is not yet using. A model may look at a passage and still say what it would have said anyway; then the library
-is only for show. There is a plain check. Take a passage away, let the model write the same words, and see how likely they
-are now. Then take all away. Then give it random ones.
+is only for show. There is a plain check. Take a passage away, let the model write the same words, and see how likely
+they are now. Then take all away. Then give it random ones.
 
 If nothing changes, the library does not matter.`,
         zh: `
@@ -201,8 +201,8 @@ read, and it can be corrected. [What the model alone would have looked at](/chap
         zh: `
 如果改得太多，段落不再与问题有关，它就查不到了，会有别的段落来顶替。换作图书管理员，也会这样做。
 
-资料库有代价：每一块都要查一次，答案也只能和查到的内容一样好。但它可以读，也可以改。
-[模型自己会看哪里](/chapters/why)，那是另一个故事。
+资料库有代价：每一块都要查一次，答案也只能和查到的内容一样好。但它可以读，也可以改。[模型自己会看哪里](/chapters/why)，
+那是另一个故事。
 
 ## 用 Python 做同样的事`,
       },
