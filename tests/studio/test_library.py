@@ -16,7 +16,6 @@ pytest.importorskip("starlette")
 import uvicorn
 
 from clearhead.errors import InputError
-from clearhead.pipeline.retrieval import with_store
 from clearhead.retrieval import Document, build
 from clearhead.server.guard import ServerAddress
 from clearhead.server.start import listen
@@ -24,7 +23,7 @@ from clearhead.server.store_table import StoreTable
 from clearhead.studio.app import Studio
 from tests.studio.browser import CONTRAST, browser, visit  # noqa: F401 (a fixture)
 from tests.studio.conftest import client_of, events_of
-from tests.studio.test_chapters import ENGLISH, read_through, words
+from tests.studio.test_chapters import ENGLISH, as_loaded, read_through, words
 from tests.tiny import tiny_pipeline
 
 QUESTION = "a dog sat on?"
@@ -176,11 +175,7 @@ def test_the_chapter_is_read_to_its_end(browser, library, monkeypatch, tmp_path)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         code = page.locator(".st-code code").last.inner_text()
     monkeypatch.chdir(tmp_path)
-
-    def load(name, store):
-        return with_store(library.models.get(name), library.stores.get(store))
-
-    monkeypatch.setattr("clearhead.load", load)
+    monkeypatch.setattr("clearhead.load", lambda *named, **more: as_loaded(library, *named, **more))
     with contextlib.redirect_stdout(io.StringIO()) as said:
         exec(compile(code, "library", "exec"), {"__name__": "__main__"})
     assert said.getvalue().strip() and (tmp_path / "library.html").is_file()
