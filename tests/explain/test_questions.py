@@ -77,7 +77,8 @@ def test_a_question_is_answered_where_it_fits_and_nowhere_else(family, task):
 def test_which_questions_fit():
     fits = {task: {n for n, q in QUESTIONS.items() if q.fits(model(f, task)) is None} for f, task in MODELS}
     of_words = {"neighbours", "word-map"}  # of a table alone
-    every = set(QUESTIONS) - of_words
+    of_a_library = {"store-map", "passages", "retrieval-ablation"}  # of a model that looks passages up
+    every = set(QUESTIONS) - of_words - of_a_library
     unanswered = {which: {n for n in every if QUESTIONS[n].fits(model(*which)) is not None} for which in MODELS}
     recurrent = {"gates", "echo", "alignment-steps", "length-curve"}  # the last is about shipped translators
     assert unanswered["gpt2", "causal-lm"] == unanswered["t5", "seq2seq-lm"] == {"prediction", *recurrent}
@@ -209,6 +210,8 @@ def test_every_parameter_is_tried_above():
     missing = {name: {p.name for p in q.params} - tried[name] for name, q in QUESTIONS.items()}
     missing["similarity"].discard("other")  # below
     missing["neighbours"].discard("k")  # test_word_map.py
+    for name in ("store-map", "passages", "retrieval-ablation"):
+        del missing[name]  # test_passages.py
     missing["word-in-context"].discard("table")  # test_word_in_context.py
     missing["factors"] -= {"side", "target"}  # handed on as those of neurons
     missing["length-curve"].discard("others")  # in test_length_curve.py

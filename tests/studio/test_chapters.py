@@ -9,11 +9,13 @@ import pytest
 
 import clearhead.studio
 from clearhead import zoo
+from clearhead.pipeline.retrieval import with_store
 from tests.studio.browser import CONTRAST, browser, settled, studio, visit  # noqa: F401 (fixtures)
 
 CHAPTERS = sorted(path.stem for path in (Path(clearhead.studio.__file__).parent / "web/chapters").glob("*.js"))
 # Models that a chapter is about: without them it is not listed.
-NEEDS = {"bottleneck": ["rnn-en-de", "rnn-attention-en-de", "translate-en-de"], "words": ["glove"]}
+NEEDS = {"bottleneck": ["rnn-en-de", "rnn-attention-en-de", "translate-en-de"], "words": ["glove"],
+         "library": ["retro"]}  # fmt: skip
 LISTED = [slug for slug in CHAPTERS if set(NEEDS.get(slug, [])) <= set(zoo.cards())]
 # Another model that is small, and how many figures it goes without: those that are about one shipped model.
 SMALL = {"gpt2": ("random-gpt2", 0), "layers": ("random-gpt2", 0), "why": ("random-gpt2", 1)}
@@ -60,6 +62,12 @@ def words(page):
     return page.locator(".st-article h1, .st-prose, .ch-question, figcaption").all_inner_texts()
 
 
+def as_loaded(studio, name, store=None):  # noqa: F811
+    """A model as the page has loaded it."""
+    pipe = studio.models.get(name)
+    return pipe if store is None else with_store(pipe, studio.stores.get(store))
+
+
 @pytest.mark.parametrize("slug", LISTED)
 def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch, tmp_path):  # noqa: F811
     with visit(browser, studio, f"/chapters/{slug}") as page:
@@ -98,7 +106,7 @@ def test_a_chapter_is_read_to_its_end(slug, browser, studio, monkeypatch, tmp_pa
 
         code = page.locator(".st-code code").last.inner_text()
         monkeypatch.chdir(tmp_path)  # where it saves what it found
-        monkeypatch.setattr("clearhead.load", studio.models.get)  # as the page has loaded them
+        monkeypatch.setattr("clearhead.load", lambda *named, **more: as_loaded(studio, *named, **more))
         with contextlib.redirect_stdout(io.StringIO()) as said:
             exec(compile(code, slug, "exec"), {"__name__": "__main__"})
         assert said.getvalue().strip()

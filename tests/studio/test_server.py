@@ -76,7 +76,7 @@ def test_no_path_leads_out(page, path):
 
 def test_state(page, studio):
     state = page.get("/api/state").json()
-    assert set(state) - {"zh"} == {"version", "models", "questions", "write", "limits", "runs", "hub"}
+    assert set(state) - {"zh"} == {"version", "models", "stores", "questions", "write", "limits", "runs", "hub"}
     assert state["version"] == ch.__version__
     assert (state["runs"], state["hub"]) == (False, False)
     found = {model["name"]: model for model in state["models"]}

@@ -32,6 +32,7 @@ from clearhead.explain.walk import walk
 from clearhead.studio.screenshots import CHROMIUM
 from clearhead.views.page import fragment
 from clearhead.views.widget import module
+from tests.explain.library import of_library
 from tests.explain.test_length_curve import curves
 from tests.programs import need_chromium
 from tests.tiny import TEXT, tiny_pipeline
@@ -145,6 +146,7 @@ def findings(pipe):
         caching(pipe, TEXT, 3),
         beams(pipe, TEXT, 3, 5), positions(pipe, 16), parameters(pipe), sampling(pipe, TEXT, 0.7, 20, 0.9),
         prediction(tiny_pipeline("bert", "pretraining"), "the [MASK] sat on", "the [MASK] ran"), *of_words()[1:],
+        *of_library(),
     ]  # fmt: skip
 
 

@@ -32,7 +32,7 @@ KINDS = [
     "attention", "attention-steps", "query-key", "ablation", "saliency", "neurons", "top-tokens", "factors",
     "hidden-states", "comparison", "similarity", "patching", "next-tokens", "walk", "beams", "positions", "parameters",
     "prediction", "sampling", "neighbours", "word-map",
-    "word-in-context",
+    "word-in-context", "store-map", "passages", "retrieval-ablation",
 ]  # fmt: skip
 EVIL = "</script><script>alert(1)</script><!-- \u2028 &amp; \" ' ]]>"
 

@@ -33,6 +33,7 @@ from clearhead.views.page import compact, page
 from clearhead.views.terminal import drawn, text_of
 from clearhead.views.terminal.attention import telling_head
 from clearhead.views.terminal.elements import shade
+from tests.explain.library import of_library
 from tests.explain.test_length_curve import curves
 from tests.tiny import TEXT, tiny_pipeline
 from tests.views.test_page import of_words
@@ -63,7 +64,7 @@ def findings(pipe):
         sampling(pipe, TEXT, 0.7, 20, 0.9), caching(pipe, TEXT, 3),
         prediction(tiny_pipeline("bert"), TEXT.replace("mat", "[MASK]")),
         prediction(tiny_pipeline("bert", "token-classification"), TEXT), walk(tiny_pipeline("bart"), TEXT),
-        positions(tiny_pipeline("t5"), 9), *of_words(),
+        positions(tiny_pipeline("t5"), 9), *of_words(), *of_library(),
     ]  # fmt: skip
     pytest.importorskip("sklearn")
     return [*found, factors(pipe, TEXT, n=2), neurons(pipe, TEXT, top=6, clusters=2)]

@@ -24,6 +24,10 @@ def command(
         list[str] | None,
         typer.Option("--model", "-m", help="A folder or a hub id that the page may load, beside the shipped models."),
     ] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option("--store", help="A folder of clearhead index build, in which the page may look passages up."),
+    ] = None,
     runs: Annotated[str | None, typer.Option(help="A folder with training runs, to be shown as they go.")] = None,
     allow_hub: Annotated[
         bool, typer.Option("--allow-hub", help="Let the page load any model from the Hugging Face hub.")
@@ -59,7 +63,7 @@ def command(
         address = ServerAddress(host, listener.getsockname()[1], token_for(host))
         try:
             folder = None if runs is None else Runs(runs)
-            studio = Studio(model or (), allow_hub=allow_hub, runs=folder, address=address)
+            studio = Studio(model or (), allow_hub=allow_hub, stores=store or (), runs=folder, address=address)
         except BaseException:
             listener.close()
             raise

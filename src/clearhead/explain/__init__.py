@@ -18,13 +18,16 @@ from clearhead.explain.neuron_probe import NeuronProbe, neuron_probe
 from clearhead.explain.neurons import Neurons, TopTokens, neurons, top_tokens
 from clearhead.explain.next_token import NextTokens, next_token
 from clearhead.explain.parameters import Parameters, parameters
+from clearhead.explain.passages import Passages, passages
 from clearhead.explain.patching import Patching, patching
 from clearhead.explain.positions import Positions, positions
 from clearhead.explain.prediction import Prediction, prediction
 from clearhead.explain.query_key import QueryKey, query_key
+from clearhead.explain.retrieval_ablation import RetrievalAblation, retrieval_ablation
 from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
+from clearhead.explain.store_map import StoreMap, store_map
 from clearhead.explain.walk import Walk, walk
 from clearhead.explain.word_in_context import WordInContext, WordUse, word_in_context
 from clearhead.explain.word_map import WordMap, word_map
@@ -50,13 +53,16 @@ __all__ = [
     "Neurons",
     "NextTokens",
     "Parameters",
+    "Passages",
     "Patching",
     "Positions",
     "Prediction",
     "QueryKey",
+    "RetrievalAblation",
     "Saliency",
     "Sampling",
     "Similarity",
+    "StoreMap",
     "TokenUnit",
     "TopTokens",
     "Walk",
@@ -81,13 +87,16 @@ __all__ = [
     "neurons",
     "next_token",
     "parameters",
+    "passages",
     "patching",
     "positions",
     "prediction",
     "query_key",
+    "retrieval_ablation",
     "saliency",
     "sampling",
     "similarity",
+    "store_map",
     "top_tokens",
     "walk",
     "word_in_context",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -32,10 +33,12 @@ def continued(
     pair: str | None = None,
     target: str | None = None,
     max_new_tokens: int | None = None,
+    **options: Any,
 ) -> Continuation:
     """The text and what is written after it: `target`, or else what the model writes itself.
 
     max_new_tokens   at most so many (0: none); None: as many as the model likes, 16 where it goes on with a text
+    options          of `write`, for a model that goes on with a text
     """
     if max_new_tokens is not None:
         checked_count("max_new_tokens", max_new_tokens, least=0)
@@ -54,7 +57,8 @@ def continued(
     elif max_new_tokens == 0:
         return Continuation(reading, begin)
     else:
-        written = as_text(pipe).write(text, max_new_tokens=max_new_tokens or NEW_TOKENS, num_return_sequences=1)[0]
+        limit = {"max_new_tokens": max_new_tokens or NEW_TOKENS, "num_return_sequences": 1}
+        written = as_text(pipe).write(text, **limit, **options)[0]
         new, full_text = written.token_ids, written.text
     ids = _cut(pipe, [*ids, *new])
     inputs = {"input_ids": torch.tensor([ids], device=pipe.model.device)}

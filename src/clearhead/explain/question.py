@@ -22,7 +22,8 @@ Check = Callable[[Pipeline], Message | str | None]
 class Question:
     """
     kind     of the finding that answers it, which is the name of its view
-    group    what it stands under in a list: "attention", "why", "layers", "neurons", "answer" or "model"
+    group    what it stands under in a list: "attention", "why", "layers", "neurons", "answer",
+             "retrieval", "words" or "model"
     answer   called with the pipeline, the text, the second text (or None) and the checked values by their names
     checks   each says why a model cannot answer; None if it can
     second   "pair": models that read two texts can be given both; "needed": it is about two texts; "": one text

@@ -24,14 +24,17 @@ from clearhead.explain.neurons import QUESTION as NEURONS
 from clearhead.explain.neurons import TOP_TOKENS_QUESTION as TOP_TOKENS
 from clearhead.explain.next_token import QUESTION as NEXT_TOKEN
 from clearhead.explain.parameters import QUESTION as PARAMETERS
+from clearhead.explain.passages import QUESTION as PASSAGES
 from clearhead.explain.patching import QUESTION as PATCHING
 from clearhead.explain.positions import QUESTION as POSITIONS
 from clearhead.explain.prediction import QUESTION as PREDICTION
 from clearhead.explain.query_key import QUESTION as QUERY_KEY
 from clearhead.explain.question import Question
+from clearhead.explain.retrieval_ablation import QUESTION as RETRIEVAL_ABLATION
 from clearhead.explain.saliency import QUESTION as SALIENCY
 from clearhead.explain.sampling import QUESTION as SAMPLING
 from clearhead.explain.similarity import QUESTION as SIMILARITY
+from clearhead.explain.store_map import QUESTION as STORE_MAP
 from clearhead.explain.walk import QUESTION as WALK
 from clearhead.explain.word_in_context import QUESTION as WORD_IN_CONTEXT
 from clearhead.explain.word_map import QUESTION as WORD_MAP
@@ -44,6 +47,7 @@ _ALL = (
     HIDDEN_STATES, COMPARISON, SIMILARITY,
     NEURONS, TOP_TOKENS, NEURON_PROBE, FACTORS, GATES, ECHO,
     NEXT_TOKEN, SAMPLING, BEAMS, CACHE, PREDICTION, WALK,
+    STORE_MAP, PASSAGES, RETRIEVAL_ABLATION,
     NEIGHBOURS, WORD_MAP, WORD_IN_CONTEXT,
     POSITIONS, PARAMETERS, LENGTH_CURVE,
 )  # fmt: skip

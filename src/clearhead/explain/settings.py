@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -92,6 +93,20 @@ class ModelSetting(Setting):
         return value
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoreSetting(Setting):
+    """A store of passages: its name or folder, or the store itself. A server opens those that it knows by name."""
+
+    @property
+    def kind(self) -> str:
+        return "store"
+
+    def read(self, value: Any, spelled: bool) -> Any:
+        if not isinstance(value, str | os.PathLike) and not callable(getattr(value, "search", None)):
+            raise Mismatch(value, sentence=say("questions.store_name", name=self.name, value=shown(value)))
+        return value
+
+
 # ---- those that several questions share
 
 LAYER = Setting(name="layer", key="layer", type=int, default=0)
@@ -102,6 +117,7 @@ POSITION = Setting(name="position", key="position", type=int)
 ANSWER_POSITION = replace(POSITION, key="answer_position")
 POSITIONS = IndicesSetting(name="positions", key="positions")
 TARGET = Setting(name="target", key="target", type=str, encoder_decoder_only=True)
+WRITTEN_AFTER = replace(TARGET, key="written_after", encoder_decoder_only=False)
 WRITTEN_SO_FAR = replace(TARGET, key="written_so_far")
 SIDE = Setting(
     name="side", key="side", type=Literal["auto", "encoder", "decoder", "cross"], default="auto",

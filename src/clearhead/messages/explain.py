@@ -14,6 +14,28 @@ SENTENCES = {
         "This model is loaded for {task}; only a language model says words.",
         "此模型按 {task} 加载；只有语言模型才会说出词。",
     ),
+    "no_neighbors": (
+        "{family} looks no passages up while it writes; a RETRO does.",
+        "{family} 写作时不查阅段落；RETRO 才会。",
+    ),
+    "no_store": (
+        "{title} has no store to look passages up in. Name one: store=…, or load the model with it.",
+        "{title} 没有可查阅的资料库。请指明一个：store=…，或在加载模型时给出。",
+    ),
+    "no_whole_chunk": (
+        "The text and what is written after it have {count} tokens; passages are looked up for whole chunks of {size} "
+        "and act on what follows. Give a longer text, let more be written (max_new_tokens), or ask a question (ask).",
+        "文本连同之后写出的共有 {count} 个词元；段落是为 {size} 个词元的整块查找的，作用于其后的内容。"
+        "请给出更长的文本、多写一些（max_new_tokens），或作为提问（ask）。",
+    ),
+    "nothing_found": (
+        "The store {store} has no passage for this text.",
+        "资料库 {store} 没有适合这段文本的段落。",
+    ),
+    "no_map": (
+        "A {got} shows no vectors of its passages; a clearhead.retrieval.Store does.",
+        "{got} 不给出段落的向量；clearhead.retrieval.Store 才给出。",
+    ),
     "does_not_write": (
         "This model is loaded for {task} and does not write. Choose a GPT-like model or an encoder–decoder.",
         "此模型按 {task} 加载，不会写作。请选择类 GPT 模型或编码器–解码器模型。",

@@ -7,6 +7,7 @@ SENTENCES = {
     "group.layers": ("Layer by layer", "逐层"),
     "group.neurons": ("Neurons", "神经元"),
     "group.answer": ("The answer", "答案"),
+    "group.retrieval": ("A model with a library", "带资料库的模型"),
     "group.words": ("Words as vectors", "词与向量"),
     "group.model": ("The model itself", "模型本身"),
     # ---- questions
@@ -88,6 +89,33 @@ SENTENCES = {
         "corpus, one text in a line. Half of the texts choose, the other half judge.",
         "在一组文本（每行一段）上，把每个神经元与文本的一个性质（是否在引号内、已读多少词元）对照。"
         "一半文本用来挑选，另一半用来检验。",
+    ),
+    "store-map.title": (
+        "The search, on a map: which passages lie near?",
+        "检索的地图：哪些段落离得近？",
+    ),
+    "store-map.help": (
+        "The vector of a text among those of a store's passages, drawn on a plane (PCA): the nearest ones are what a "
+        "model is given to read.",
+        "文本的向量与库中各段落的向量，画在一个平面上（PCA）：最近的几段就是交给模型读的。",
+    ),
+    "passages.title": (
+        "Retrieved passages: which were looked up, and where did it look in them?",
+        "检索到的段落：查到了哪些，又看了其中哪里？",
+    ),
+    "passages.help": (
+        "For each chunk of a text the passages that a store has for it, where they agree with what was written, and "
+        "how much each written token looked at each of their tokens (chunked attention).",
+        "文本每一块所查到的段落、它们与所写内容一致之处，以及每个写出的词元看了段落中的哪些词元（分块注意力）。",
+    ),
+    "retrieval-ablation.title": (
+        "Retrieval ablation: does the store matter?",
+        "检索消融：资料库起作用吗？",
+    ),
+    "retrieval-ablation.help": (
+        "Each passage is left out, then all of them, then random ones are given instead: how far does every written "
+        "token move?",
+        "逐个去掉每段，再全部去掉，再换成随机的段落：每个写出的词元变化多大？",
     ),
     "gates.title": ("LSTM and GRU gates: what is kept, word by word?", "LSTM 与 GRU 的门：逐词保留了什么？"),
     "gates.help": (
@@ -199,6 +227,10 @@ SENTENCES = {
     "label.tap": ("tensor", "张量"),
     "label.by": ("one at a time", "逐个"),
     "label.clusters": ("clusters", "簇"),
+    "label.store": ("store", "资料库"),
+    "label.neighbors": ("passages", "段落数"),
+    "label.ask": ("a question", "是提问"),
+    "label.background": ("others", "其余"),
     "label.seed": ("seed", "种子"),
     "label.neuron": ("neuron", "神经元"),
     "label.property": ("property", "性质"),
@@ -246,6 +278,30 @@ SENTENCES = {
     "set.target": (
         "What the model is made to write. Nothing: its own answer.",
         "让模型写出的内容。留空：它自己的答案。",
+    ),
+    "set.written_after": (
+        "What stands after the text. Nothing: what the model writes.",
+        "文本之后的内容。留空：由模型来写。",
+    ),
+    "set.passages.store": (
+        "The store in which passages are looked up: its name or folder. Nothing: the one that the model was loaded "
+        "with.",
+        "在哪个资料库里查段落：名称或文件夹。留空：加载模型时给出的那个。",
+    ),
+    "set.passages.neighbors": (
+        "How many passages are looked up for every chunk. Nothing: 2.",
+        "每一块查多少个段落。留空：2。",
+    ),
+    "set.passages.ask": (
+        "Whether the text is a question, to be laid so that it ends with a chunk and what is found acts on the first "
+        "word of the answer; auto: a short text that ends with a question mark is.",
+        "文本是否作为提问：排成恰好在一块的末尾结束，让查到的段落从答案的第一个词起作用。"
+        "自动：以问号结尾的短文本就是。",
+    ),
+    "set.store-map.k": ("How many of the nearest passages are shown.", "显示最近的多少个段落。"),
+    "set.store-map.background": (
+        "How many others are shown behind them, drawn at random.",
+        "另外随机抽取多少个作为背景。",
     ),
     "set.written_so_far": (
         "What the model has written so far. Nothing: it begins.",
@@ -444,6 +500,8 @@ SENTENCES = {
     ),
     # ---- values to choose from
     "choice.auto": ("auto", "自动"),
+    "choice.yes": ("yes", "是"),
+    "choice.no": ("no", "否"),
     "choice.encoder": ("encoder", "编码器"),
     "choice.decoder": ("decoder", "解码器"),
     "choice.cross": ("cross", "交叉"),
@@ -502,6 +560,10 @@ SENTENCES = {
         "{name}：{value} 是倒着数的；请写成 {first}-{last}。",
     ),
     "too_many_indices": ("{name}: {most:,} numbers are the most.", "{name}：最多 {most:,} 个数。"),
+    "store_name": (
+        "{name} is {value}; it must be the name or the folder of a store.",
+        "{name} 是 {value}；它必须是资料库的名称或文件夹。",
+    ),
     "model_name": (
         "{name} is {value}; it must be the name of a model.",
         "{name} 是 {value}；应是一个模型的名称。",

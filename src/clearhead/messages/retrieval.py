@@ -112,6 +112,11 @@ SENTENCES = {
         "There is no document to keep: the corpus is empty. Give at least one word of text.",
         "没有可保存的文档：语料是空的。请至少给出一个词的文本。",
     ),
+    "no_passage": (
+        "There is no passage {position} of a document {document} in this store.{near}",
+        "此向量库里没有文档 {document} 的第 {position} 段。{near}",
+    ),
+    "empty_passage": ("An edited passage has to say something.", "改写后的段落不能为空。"),
     "no_document": (
         "{where} has no document {name}.{near} See them all: clearhead index show {where} --documents",
         "{where} 里没有文档 {name}。{near}查看全部：clearhead index show {where} --documents",

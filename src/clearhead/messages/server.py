@@ -33,6 +33,10 @@ SENTENCES = {
         "There is no folder {name}, and it is no shipped name and no hub id.{near}",
         "没有文件夹 {name}，它也不是内置模型的名称或 hub 的 id。{near}",
     ),
+    "unknown_store": (
+        "There is no store named {name} here.{near} Stores are named when the server starts: --store FOLDER.",
+        "这里没有名为 {name} 的资料库。{near}资料库在启动服务器时指定：--store 文件夹。",
+    ),
     "unknown_model": ("There is no model {name} here.{near}", "这里没有模型 {name}。{near}"),
     "hub_not_allowed": (
         "{name} is not a model of this server.{near} To let it load models from the hub, start it with --allow-hub, "

@@ -12,6 +12,10 @@ SENTENCES = {
         "about fewer layers.",
         "答案含有 {size:,.0f} MiB 的数；页面最多接收 {most:,.0f} MiB。请换一段更短的文本，或少看几层。",
     ),
+    "nothing_to_edit": (
+        "The question {question} looks nothing up, so there are no passages to edit.",
+        "问题 {question} 不查阅资料库，没有可改写的段落。",
+    ),
     "unknown_option": ("The page cannot set", "页面不能设置"),
     "no_runs_folder": (
         "No folder of runs was named. Start the studio with --runs FOLDER.",

@@ -68,13 +68,19 @@ class StoreNeighbors:
         """(chunks, chunk_size) -> (chunks, k, 2 · chunk_size)"""
         return torch.tensor([self._of(chunk) for chunk in chunks.tolist()])
 
+    def passages(self, chunk: list[int]) -> list[RetrievedPassage]:
+        """What the store has for a chunk."""
+        return passages_for(self.tokenizer.decode(chunk, skip_special_tokens=True), self.store, self.k)
+
     def _of(self, chunk: list[int]) -> list[list[int]]:
-        text = self.tokenizer.decode(chunk, skip_special_tokens=True)
-        found = passages_for(text, self.store, self.k)
-        rows = [self._ids(passage) for passage in found] + [[]] * (self.k - len(found))
+        return self.rows(self.passages(chunk))
+
+    def rows(self, found: Sequence[RetrievedPassage]) -> list[list[int]]:
+        """Their ids, k rows of two chunks each, padded where there is less."""
+        rows = [self.ids(passage) for passage in found] + [[]] * (self.k - len(found))
         return [row + [self.padding_id] * (2 * self.chunk_size - len(row)) for row in rows]
 
-    def _ids(self, passage: RetrievedPassage) -> list[int]:
+    def ids(self, passage: RetrievedPassage) -> list[int]:
         whole = passage.text + passage.continuation
         return self.tokenizer.encode(whole, add_special_tokens=False)[: 2 * self.chunk_size]
 

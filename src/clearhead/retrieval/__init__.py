@@ -5,8 +5,19 @@ Scores, everywhere in this room: the higher, the more alike (metrics.py). LanceD
 
 from clearhead.retrieval.building import BuildReport, build
 from clearhead.retrieval.documents import Document
+from clearhead.retrieval.edited import EditedStore, PassageEdit
 from clearhead.retrieval.encoder import Encoder
 from clearhead.retrieval.settings import StoreSettings
 from clearhead.retrieval.store import Hit, Store
 
-__all__ = ["BuildReport", "Document", "Encoder", "Hit", "Store", "StoreSettings", "build"]
+__all__ = [
+    "BuildReport",
+    "Document",
+    "EditedStore",
+    "Encoder",
+    "Hit",
+    "PassageEdit",
+    "Store",
+    "StoreSettings",
+    "build",
+]

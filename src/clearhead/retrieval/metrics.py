@@ -25,3 +25,8 @@ def keys(vectors: np.ndarray, metric: Metric) -> np.ndarray:
 def score(distance: float, metric: Metric) -> float:
     """LanceDB's distance, which is 1 - cosine or the squared Euclidean one, as a score."""
     return 1.0 - distance if metric == "cosine" else -distance
+
+
+def likeness(a: np.ndarray, b: np.ndarray, metric: Metric) -> float:
+    """The score of two vectors as they are kept."""
+    return float(a @ b) if metric == "cosine" else -float(((a - b) ** 2).sum())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from clearhead.errors import InputError, StoreError, UnknownQuery
 from clearhead.files import atomic_folder
@@ -20,6 +23,7 @@ from clearhead.retrieval.rows import RowMaker
 from clearhead.retrieval.settings import StoreSettings, open_encoder, open_tokenizer
 from clearhead.retrieval.table import LOCK, PROBES, ChunkTable, KnownDocument, is_address, locked, place_of
 from clearhead.schema import Field
+from clearhead.text import Tokenizer
 from clearhead.zoo import shipped_store
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ class Hit:
     position       which chunk of the document it is, from 0
     continuation   the next chunk of the document; "" after the last
     tokens         ids in the store's tokenizer, and those of the continuation
+    vector         its key, where it was asked for
     """
 
     text: str
@@ -47,6 +52,7 @@ class Hit:
     source: str = ""
     tokens: list[int] = field(default_factory=list, repr=False)
     continuation_tokens: list[int] = field(default_factory=list, repr=False)
+    vector: np.ndarray | None = field(default=None, repr=False, compare=False)
 
 
 class Store:
@@ -98,13 +104,43 @@ class Store:
         """All chunks of a document in order, each with the score nan: nobody asked."""
         return [_hit(row, float("nan")) for row in self._table.chunks_of(document)]
 
+    def keys(self, texts: Sequence[str]) -> np.ndarray:
+        """(texts, width): the vectors that these texts are searched by, and would be kept with."""
+        return self._maker.vectors(texts)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The one that its chunks are counted in."""
+        return open_tokenizer(self.settings, self._maker.encoder, self.where)
+
+    def sample(self, count: int, seed: int = 0, *, vectors: bool = False) -> list[Hit]:
+        """Chunks drawn at random, no two the same, each with the score nan. All of them, where there are fewer."""
+        size = len(self)
+        places = random.Random(seed).sample(range(size), min(count, size))
+        rows = self._table.at(places, vectors) if places else []
+        return [_hit(row, float("nan")) for row in rows]
+
     @overload
     def search(
-        self, text: str, k: int = 10, *, exact: bool = False, probes: int = PROBES, without: Sequence[str] = ()
+        self,
+        text: str,
+        k: int = 10,
+        *,
+        exact: bool = False,
+        probes: int = PROBES,
+        without: Sequence[str] = (),
+        vectors: bool = False,
     ) -> list[Hit]: ...
     @overload
     def search(
-        self, text: list[str], k: int = 10, *, exact: bool = False, probes: int = PROBES, without: Sequence[str] = ()
+        self,
+        text: list[str],
+        k: int = 10,
+        *,
+        exact: bool = False,
+        probes: int = PROBES,
+        without: Sequence[str] = (),
+        vectors: bool = False,
     ) -> list[list[Hit]]: ...
     def search(
         self,
@@ -114,19 +150,20 @@ class Store:
         exact: bool = False,
         probes: int = PROBES,
         without: Sequence[str] = (),
+        vectors: bool = False,
     ) -> list[Hit] | list[list[Hit]]:
         """The chunks nearest in meaning, best first: k of them, or all where there are fewer. A list gives a list.
 
         exact     compare with every chunk, though there is an index
         probes    how many cells of the index are looked into: more find more, and take longer
         without   documents that are passed over, such as the one that the text is from
+        vectors   each hit has its own vector with it
         """
         k, probes = _K.check(k), _PROBES.check(probes)
         texts = text if isinstance(text, list) else [text]
         for one in texts:
             self._check_query(one)
-        vectors = self._maker.vectors(texts)
-        found = self._table.search(vectors, k, exact, probes, list(without))
+        found = self._table.search(self.keys(texts), k, exact, probes, list(without), vectors)
         hits = [[_hit(one.row, one.score) for one in rows] for rows in found]
         return hits[0] if isinstance(text, str) else hits
 
@@ -196,12 +233,13 @@ class Store:
         """Read all of it and look whether it is whole (check.py)."""
         from clearhead.retrieval.check import check
 
-        open_tokenizer(self.settings, self._maker.encoder, self.where)
+        _ = self.tokenizer  # another one is refused
         return check(self._table, self._maker)
 
 
 def _hit(row: dict[str, Any], score: float) -> Hit:
+    vector = np.asarray(row["vector"], np.float32) if "vector" in row else None
     return Hit(
         row["text"], row["document"], row["position"], score, row["continuation"], row["source"], row["tokens"],
-        row["continuation_tokens"],
+        row["continuation_tokens"], vector,
     )  # fmt: skip

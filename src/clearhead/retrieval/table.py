@@ -203,9 +203,9 @@ class ChunkTable:
 
     def chunks_of(self, document: str) -> list[dict[str, Any]]:
         """Those of one document, in order, without their vectors."""
-        columns = [name for name in self._table.schema.names if name != "vector"]
         with lance_errors(self.where):
-            rows = self._table.search().where(_one_of("document", [document])).select(columns).to_list()
+            query = self._table.search().where(_one_of("document", [document]))
+            rows = query.select(self._columns(vectors=False)).to_list()
         return sorted(rows, key=lambda row: row["position"])
 
     # ---- changes, each one commit
@@ -233,16 +233,23 @@ class ChunkTable:
     # ---- search
 
     def search(
-        self, vectors: np.ndarray, k: int, exact: bool = False, probes: int = PROBES, without: Sequence[str] = ()
+        self,
+        vectors: np.ndarray,
+        k: int,
+        exact: bool = False,
+        probes: int = PROBES,
+        without: Sequence[str] = (),
+        keep_vectors: bool = False,
     ) -> list[list[FoundRow]]:
         """For each vector the k rows most alike, best first. vectors: (queries, width)
 
-        exact     compare with every row, though there is an index
-        probes    how many of the index's cells are looked into: more find more, and take longer
-        without   documents that are passed over
+        exact          compare with every row, though there is an index
+        probes         how many of the index's cells are looked into: more find more, and take longer
+        without        documents that are passed over
+        keep_vectors   a row has its own vector with it
         """
         metric = self.settings.metric
-        columns = [name for name in self._table.schema.names if name != "vector"]
+        columns = self._columns(keep_vectors)
         found = []
         with lance_errors(self.where):
             for vector in vectors:
@@ -253,6 +260,17 @@ class ChunkTable:
                 rows = query.to_list()
                 found.append([FoundRow(row, score(row.pop("_distance"), metric)) for row in rows])
         return found
+
+    def at(self, places: Sequence[int], keep_vectors: bool = False) -> list[dict[str, Any]]:
+        """The rows at these places of the table."""
+        with lance_errors(self.where):
+            rows: list[dict[str, Any]] = (
+                self._table.take_offsets(list(places)).select(self._columns(keep_vectors)).to_list()
+            )
+        return rows
+
+    def _columns(self, vectors: bool) -> list[str]:
+        return [name for name in self._table.schema.names if vectors or name != "vector"]
 
     @property
     def has_index(self) -> bool:

@@ -18,6 +18,7 @@ from clearhead.server.guard import Guard, ServerAddress
 from clearhead.server.jobs import Job, JobQueue, check_current_job
 from clearhead.server.limits import Limits
 from clearhead.server.model_store import ModelStore, card_of, config_of
+from clearhead.server.store_table import StoreTable
 from clearhead.studio.requests import ExplainRequest, GenerateRequest, write_form
 from clearhead.studio.routes import routes
 from clearhead.studio.runs import Runs
@@ -39,12 +40,14 @@ class Studio:
         models: Iterable[str] = (),
         *,
         allow_hub: bool = False,
+        stores: Iterable[str] = (),
         runs: Runs | None = None,
         address: ServerAddress | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.models = ModelStore(models, allow_hub, before_pass=check_current_job)
+        self.stores = StoreTable(stores)
         self.jobs = JobQueue(self.limits)
         self.runs = runs
         self.address = address or ServerAddress("127.0.0.1", 8421)
@@ -64,6 +67,7 @@ class Studio:
         return {
             "version": __version__,
             "models": self.models.listing(),
+            "stores": self.stores.listing(),
             "questions": [question.to_dict() for question in QUESTIONS.values()],
             "write": write_form(self.limits),
             "limits": asdict(self.limits),
@@ -88,6 +92,8 @@ class Studio:
         params = dict(request.params)
         for name in request.other_models:
             params[name] = self._load(params[name], job)
+        for name in request.stores:
+            params[name] = self._store(pipe, params[name], request, job)
         self._check_length(pipe, request)
         others: list[Model] = [params[name].model for name in request.other_models]
         with self.jobs.turn(job), job.watching(pipe.model, *others):
@@ -114,6 +120,18 @@ class Studio:
         if kind == "html":
             return page(finding)
         return finding.to_csv() if kind == "csv" else json.dumps(finding.to_dict(), ensure_ascii=False)
+
+    def _store(self, pipe: Pipeline, name: str | None, request: ExplainRequest, job: Job) -> Any:
+        """By its name; where none is named, the first there is, for a model that reads passages."""
+        from clearhead.explain.retrieved import reads_neighbors
+
+        if reads_neighbors(pipe) is not None:
+            return None  # the question says why it has no use for one
+        names = [name] if name is not None else self.stores.names
+        if not names:
+            return None
+        job.progress("loading", model=names[0])
+        return self.stores.get(names[0], request.edits)
 
     def _load(self, name: str, job: Job) -> Pipeline:
         return self.models.get(name, job.check, lambda: job.progress("loading", model=name))

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from clearhead.errors import InputError
 from clearhead.generation_options import FIELDS
 from clearhead.messages import say
 from clearhead.schema import Field, check_names
 from clearhead.server.limits import Limits
 from clearhead.server.requests import check_body, text_field
+from clearhead.server.store_table import PassageText
 
 if TYPE_CHECKING:
     from clearhead.explain.question import Question
@@ -24,6 +26,7 @@ OPTIONS = (
 ).split()
 NOT_IN_FORMS = ("do_sample", "early_stopping")  # the others imply the one; beams have their own idea of the other
 FOR_TRANSLATORS = ("src_lang", "tgt_lang")
+MOST_EDITS = 8  # passages that a request writes otherwise
 MAX_STOP_STRINGS = 16
 
 
@@ -32,6 +35,8 @@ class ExplainRequest:
     """A question about a text. Every part is of its kind and within its limits.
 
     other_models   parameters that name a second model
+    stores         parameters that name a store of passages
+    edits          passages of it that say something else for this request: document, which chunk of it, text
     """
 
     model: str
@@ -40,6 +45,8 @@ class ExplainRequest:
     second: str | None
     params: dict[str, Any]
     other_models: tuple[str, ...]
+    stores: tuple[str, ...] = ()
+    edits: tuple[PassageText, ...] = ()
 
     @classmethod
     def from_body(cls, body: dict[str, Any], limits: Limits, more: tuple[Field, ...] = ()) -> ExplainRequest:
@@ -53,6 +60,7 @@ class ExplainRequest:
                 text_field("text", limits, default=""),
                 text_field("second", limits, default=None),
                 Field(name="params", type=dict[str, Any]),
+                Field(name="edits", type=list[dict[str, Any]] | None, longest=MOST_EDITS),
                 *more,
             ),
         )
@@ -63,7 +71,11 @@ class ExplainRequest:
                 text_field(text_field("params", limits).check(name)[:50], limits).check(value)
         params = chosen.checked(params)
         others = tuple(p.name for p in chosen.params if p.kind == "model" and params[p.name] is not None)
-        return cls(values["model"], chosen, values["text"], values["second"], params, others)
+        stores = tuple(p.name for p in chosen.params if p.kind == "store")
+        edits = tuple(_checked_edit(edit, limits) for edit in values["edits"] or ())
+        if edits and not stores:
+            raise InputError(say("studio.nothing_to_edit", question=chosen.name))
+        return cls(values["model"], chosen, values["text"], values["second"], params, others, stores, edits)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -72,7 +84,7 @@ class ExplainRequest:
     @property
     def key(self) -> str:
         """The same for the same request."""
-        parts = [self.model, self.question.name, self.text, self.second, self.params]
+        parts = [self.model, self.question.name, self.text, self.second, self.params, self.edits]
         return json.dumps(parts, sort_keys=True, default=repr)
 
     @property
@@ -96,6 +108,12 @@ class GenerateRequest:
         fields = (text_field("model", limits), text_field("text", limits, default=""))
         values = check_body(body, (*fields, Field(name="options", type=dict[str, Any])))
         return cls(values["model"], values["text"], _checked_options(values["options"] or {}, limits))
+
+
+def _checked_edit(edit: dict[str, Any], limits: Limits) -> PassageText:
+    position = Field(name="position", type=int, default=0, least=0, most=2**31 - 1)
+    values = check_body(edit, (text_field("document", limits), position, text_field("text", limits)))
+    return values["document"], values["position"], values["text"]
 
 
 def _checked_options(values: dict[str, Any], limits: Limits) -> dict[str, Any]:

@@ -135,6 +135,9 @@ class Api:
         wanted = ExplainRequest.from_body(body, self.studio.limits, more)
         for name in wanted.models:  # before anything begins, so that an unknown one has its own status
             self.studio.models.find(name)
+        for name in wanted.stores:
+            if wanted.params[name] is not None:
+                self.studio.stores.check(wanted.params[name])
         return wanted
 
 

@@ -10,7 +10,7 @@ export class Trouble extends Error {
   }
 }
 
-/** What the server has: {version, models, questions, limits, runs, hub}. */
+/** What the server has: {version, models, stores, questions, limits, runs, hub}. */
 export const getState = () => getJson("/api/state");
 
 /** One model, loaded: {card, config, questions: {name: null | why it cannot answer}}. */

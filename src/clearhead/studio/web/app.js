@@ -44,6 +44,7 @@ const page = {
     return page.chosenTheme ?? (system.matches ? "dark" : "light");
   },
   models: [],
+  stores: [],
   questions: [],
   limits: {},
   runs: false,

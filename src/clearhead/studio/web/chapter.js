@@ -6,6 +6,8 @@
 //     slug, title: {en, zh}, about: {en, zh},                about: one line for the contents page, and the lede
 //     needs: ["name", …],                                    optional: models that it is about; without them it is not
 //                                                              listed, and says so where its address is opened
+//     needsFamily: "name",                                   optional: any model of this family is as good
+//     needsStores: ["name", …],                              optional: the same for stores of passages; any is as good
 //     input: {
 //       text: {en, zh} | string,                             the sentence that stands there first
 //       second: {en, zh} | string,                           optional: a second sentence
@@ -20,7 +22,8 @@
 //                                                              nothing; narrow: true keeps it to the column of text
 //       {control: {name, kind, label: {en, zh}, value, …}},  a value the reader sets, found again as reader[name]:
 //                                                              kind "range" {low, high, step}, "choice" {choices:
-//                                                              [[value, {en, zh} | string], …]}, "text", "lines"
+//                                                              [[value, {en, zh} | string], …], or (reader) => such
+//                                                              a list}, "text", "lines"
 //                                                              (a text of several), "switch"; a value may be
 //                                                              (reader) => value, until the reader sets one;
 //                                                              resets: ["name", …] takes such values back;
@@ -31,10 +34,10 @@
 //     ],
 //   };
 //
-// `reader` = {text, second, model, lang, card, models, …values of the controls, set(change)}: `card` is the model's
-// entry of /api/state; reader.set({text: "…"}) does what the reader could do, say from a hook of a figure (live.js).
-// Every part is a function of the reader; a figure is asked for again only when its spec changes, half a second after
-// the last key.
+// `reader` = {text, second, model, lang, card, models, stores, …values of the controls, set(change)}: `card` is the
+// model's entry of /api/state; reader.set({text: "…"}) does what the reader could do, say from a hook of a figure
+// (live.js). Every part is a function of the reader; a figure is asked for again only when its spec changes, half a
+// second after the last key.
 //
 // Markup of prose: paragraphs are parted by an empty line; "## " begins a heading, "- " an item of a list; *emphasis*,
 // **strong**, `code`, [words](/lab or https://…), and words in a colour that means something: {q:query} {k:key}
@@ -47,7 +50,7 @@ import { grows } from "./fields.js";
 import { live, troubleWords } from "./live.js";
 
 /** In their order. */
-export const SLUGS = ["words", "bottleneck", "attention", "transformer", "bert", "gpt2", "why", "layers"];
+export const SLUGS = ["words", "bottleneck", "attention", "transformer", "bert", "gpt2", "library", "why", "layers"];
 const PAUSE = 450; // milliseconds after the last key
 
 /** The chapter behind a slug. */
@@ -57,22 +60,26 @@ export async function load(slug) {
 }
 
 /** All chapters that are there and whose models are, in their order. */
-export async function all(models) {
+export async function all(page) {
   const loaded = await Promise.allSettled(SLUGS.map(load));
   return loaded
     .filter((one) => one.status === "fulfilled")
     .map((one) => one.value)
-    .filter((one) => !missing(one, models).length);
+    .filter((one) => !missing(one, page).length);
 }
 
-/** The models that a chapter is about and that are not here. */
-const missing = (chapter, models) =>
-  (chapter.needs ?? []).filter((name) => !models.some((model) => model.name === name));
+/** The models and stores that a chapter is about and that are not here. */
+const missing = (chapter, page) => [
+  ...(chapter.needs ?? []).filter(
+    (name) => !page.models.some((model) => model.name === name || model.family === chapter.needsFamily),
+  ),
+  ...(page.stores.length ? [] : (chapter.needsStores ?? [])),
+];
 
 export async function show(main, page, slug) {
   const chapter = await load(slug);
-  const others = await all(page.models);
-  const lacking = missing(chapter, page.models);
+  const others = await all(page);
+  const lacking = missing(chapter, page);
   if (lacking.length) {
     apologise(main, page, chapter, lacking);
     return;
@@ -91,13 +98,17 @@ export async function show(main, page, slug) {
   let card = named;
   const reader = () => ({
     ...Object.fromEntries(
-      Object.entries(values).map(([name, value]) => [name, typeof value === "function" ? value(values) : value]),
+      Object.entries(values).map(([name, value]) => [
+        name,
+        typeof value === "function" ? value({ ...values, stores: page.stores }) : value,
+      ]),
     ),
     text: typed.text ?? first(chapter.input?.text),
     second: typed.second ?? first(chapter.input?.second),
     model: card?.name,
     card,
     models: page.models,
+    stores: page.stores,
     lang: page.lang,
     set: (change) => {
       set(change, true);
@@ -325,6 +336,7 @@ export function inputBar(chapter, page, { reader, fitting, set }) {
 
 function control(spec, give, first, reader) {
   let typed; // what the reader set last
+  const choices = typeof spec.choices === "function" ? spec.choices(reader()) : spec.choices;
   const set = (value) => {
     typed = value;
     give(value);
@@ -346,8 +358,8 @@ function control(spec, give, first, reader) {
   else if (spec.kind === "choice")
     field = el(
       "select",
-      { onchange: () => set(spec.choices[field.selectedIndex][0]) },
-      spec.choices.map(([value]) => el("option", { value })),
+      { onchange: () => set(choices[field.selectedIndex][0]) },
+      choices.map(([value]) => el("option", { value })),
     );
   else if (spec.kind === "switch") field = el("input", { type: "checkbox", onchange: () => set(field.checked) });
   else if (spec.kind === "lines")
@@ -369,7 +381,7 @@ function control(spec, give, first, reader) {
       }
       if (spec.kind === "range") shown.textContent = field.value;
       if (spec.kind === "choice")
-        spec.choices.forEach(([value, words], n) => {
+        choices.forEach(([value, words], n) => {
           field.options[n].textContent = words === undefined ? value : first(words);
           field.options[n].selected = value === now[spec.name];
         });

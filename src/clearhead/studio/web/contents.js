@@ -45,7 +45,7 @@ export async function show(main, page) {
     rest = el("ul", { class: "st-contents-list" });
   main.append(el("header", {}, heading, lede), card ? bar.element : "", host, chaptersTitle, list, tools, rest);
   const figure = card ? live(host, spec(), page) : null;
-  const chapters = await all(page.models);
+  const chapters = await all(page);
 
   const entry = (href, sign, title, about) =>
     el(

@@ -28,6 +28,13 @@ export function fieldFor(param, page, set, tell) {
       el("option", { value: "" }, page.words("same_model")),
       page.models.map((one) => el("option", { value: one.name }, one.name)),
     );
+  } else if (param.kind === "store") {
+    field = el(
+      "select",
+      { ...attributes, "data-start": "", onchange: () => set(field.value || undefined) },
+      el("option", { value: "" }, page.words(page.stores.length ? "auto" : "no_stores")),
+      page.stores.map((one) => el("option", { value: one.name }, one.name)),
+    );
   } else if (param.kind === "int" || param.kind === "float") {
     field = el("input", {
       ...attributes,

@@ -3,6 +3,7 @@
 //
 //   const figure = live(host, spec, page)
 //   spec   {model, question, text, second, params}      what is asked
+//          edits: [{document, position, text}, …]       passages of a store that say something else for this figure
 //          title: {en, zh}, read: {en, zh}              in place of the view's own question above and reading below
 //          state, onState(state, whole)                 what is chosen in the view, and all of its state
 //          hooks: {onPick, onSide, onSettings, …}       what else the view offers (views/web/figure.js)
@@ -45,6 +46,7 @@ export function live(host, spec, page) {
     text: of.text ?? "",
     ...(of.second ? { second: of.second } : {}),
     params: clean(of.params),
+    ...(of.edits?.length ? { edits: of.edits } : {}),
   });
   const keyOf = (of) => JSON.stringify(requestOf(of));
   const dress = () => ({ lang: page.lang, theme: page.theme, title: spec.title, read: spec.read });

@@ -36,6 +36,15 @@ const WORDS = {
       "ships: pip install “clearhead[zoo]”.",
     "本章要用的模型不在这里：{models}。它们属于 Clearhead 附带的训练好的模型：pip install “clearhead[zoo]”。",
   ],
+  no_stores: ["no store is here", "这里没有资料库"],
+  library_nothing: ["(nothing)", "（没有写）"],
+  library_alone: ["no library", "没有资料库"],
+  library_passage: ["Passage {n}: {name}", "段落 {n}：{name}"],
+  library_back: ["Put it back", "恢复原文"],
+  library_try: ["Write “{other}” for “{answer}”", "把“{answer}”改成“{other}”"],
+  library_before: ["As it stands in {store}", "按 {store} 的原文"],
+  library_after: ["With your words", "按你的改写"],
+  library_same: ["Change a passage, and the model is asked again.", "改动一个段落，就会重新问模型。"],
   chapter_n: ["Chapter {n}", "第 {n} 章"],
   previous: ["before", "上一章"],
   next: ["next", "下一章"],
@@ -180,6 +189,7 @@ const TWINS = {
 TWINS.pretraining = TWINS["masked-lm"];
 const OTHERWISE = ["A slow story, but the end is wonderful.", "A slow story, but the end is terrible."];
 
+const OF_A_LIBRARY = "What is the capital of Chad?";
 const OF_WORDS = {
   neighbours: "king - man + woman",
   "word-in-context":
@@ -190,6 +200,7 @@ const OF_WORDS = {
 
 export function sample(question, card, second = false) {
   if (question.name in OF_WORDS) return OF_WORDS[question.name];
+  if (["store-map", "passages", "retrieval-ablation"].includes(question.name)) return OF_A_LIBRARY;
   if (["top-tokens", "similarity", "neuron-probe"].includes(question.name)) return LINES;
   const text = ((question.second === "needed" && TWINS[card.task]) ||
     (TEXTS[card.name] ?? TEXTS[card.task] ?? OTHERWISE))[second ? 1 : 0];

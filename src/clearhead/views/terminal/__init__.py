@@ -33,6 +33,7 @@ from clearhead.views.terminal.neurons import (
     draw_top_tokens,
 )
 from clearhead.views.terminal.prediction import draw_prediction
+from clearhead.views.terminal.retrieval import draw_passages, draw_retrieval_ablation, draw_store_map
 from clearhead.views.terminal.studies import draw_features, draw_sentiment, draw_similarity_study
 from clearhead.views.terminal.walk import draw_walk
 from clearhead.views.terminal.words import draw_neighbours, draw_word_in_context, draw_word_map
@@ -84,6 +85,9 @@ DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "patching": draw_patching,
     "top-tokens": draw_top_tokens,
     "beams": draw_beams,
+    "store-map": draw_store_map,
+    "passages": draw_passages,
+    "retrieval-ablation": draw_retrieval_ablation,
     "neighbours": draw_neighbours,
     "word-map": draw_word_map,
     "word-in-context": draw_word_in_context,

@@ -13,7 +13,8 @@ import { say } from "./words.js";
  *            open (an address, or a function, that shows the figure alone), page() → the HTML of a page of its own,
  *            lab (the address of the figure in the studio's lab), title and read ({en, zh}: words of one's own)
  *            Some views take more: onPick(token) next tokens, onHead({layer, head}) and onSide(side) attention,
- *            onSettings({temperature, top_k, top_p}) sampling; highestProbability, mostEffect: the end of the scale
+ *            onSettings({temperature, top_k, top_p}) sampling; part: true where one part of passages is shown for
+ *            good; highestProbability, mostEffect: the end of the scale
  *            that two figures side by side share
  *  Returns { update(options), state(), start, destroy() }; `start` is the state before anything was chosen.
  */

@@ -809,6 +809,113 @@ export const WORDS = {
       "numbers at the end, {size}.",
     "合计：没有缓存 {without} 次，有缓存 {work} 次，省下 {saved}。代价是缓存最终要存 {kept} 个数，共 {size}。",
   ],
+
+  passage_unnamed: ["a passage", "一个段落"],
+  passage_place: ["part {n}", "第 {n} 部分"],
+  passage_score: ["score {score}", "得分 {score}"],
+  passage_goes_on: ["what follows it in its document", "文档中接下来的内容"],
+  passage_filler: [
+    "{n} tokens that say nothing: they fill the first chunk up, so that the text ends with it",
+    "{n} 个没有内容的词元：用来填满第一块，让文本恰好在块末结束",
+  ],
+  passages_title: ["Where in the passages did it look to write “{token}”?", "写“{token}”时，它看了段落的哪里？"],
+  passages_title_encoder: [
+    "Reading “{token}” in a passage, what of the text does the encoder look at?",
+    "读到段落中的“{token}”时，编码器在看文本的哪里？",
+  ],
+  passages_part_attention: ["written words", "写出的词"],
+  passages_part_encoder: ["the encoder", "编码器"],
+  passages_mean: ["mean of all", "全部平均"],
+  passages_reading: [
+    "Above, the text; grey is what was given. Choose a word that was written: the ink in the passages is how much it " +
+      "looked at each of their tokens. Underlined: the text says it too.",
+    "上面是文本；给出的部分为灰色，其余是写出的。选其中一个词：段落里的墨色深浅，就是它看每个词元的多少。有下划线的，文本里也有。",
+  ],
+  passages_all_reading: ["The shares of all passages add up to 100 %.", "所有段落的份额合计 100 %。"],
+  passages_null_reading: [
+    "With the null key, which stands for none of them, the shares add up to 100 %.",
+    "加上代表“都不看”的空键，份额合计 100 %。",
+  ],
+  passages_reading_encoder: [
+    "A small encoder reads each passage in both directions, beside the text that it was found for. Hover a word of a " +
+      "passage: the ink above is how much it looks at each token of the text, over all heads.",
+    "一个小编码器双向阅读每个段落，同时对照查到它的文本。悬停段落中的一个词：上面的墨色就是它看文本各词元的多少（各头平均）。",
+  ],
+  passages_say: ["To write “{token}”, it looked at the passages: {list}.", "写“{token}”时各段落所占的份额：{list}。"],
+  passages_null: ["At none of them: {share}.", "都不看：{share}。"],
+  passages_say_encoder: ["“{token}” looks at the text.", "“{token}”在看文本。"],
+  passages_fill_share: ["At the tokens that only fill the chunk up: {share}.", "看填充词元的份额：{share}。"],
+  passages_scale: ["attention", "注意力"],
+  passages_scale_encoder: ["attention of the encoder", "编码器的注意力"],
+  passages_agree: ["the text says it too", "文本里也有"],
+  passages_agrees_tip: ["The text says it too.", "文本里也有。"],
+  passages_tip: ["What “{token}” looked at", "“{token}”看了哪里"],
+  passages_too_early: [
+    "{token}: passages are looked up once the chunk is whole, and act from there on.",
+    "{token}：一块完整之后才查段落，从那里起才起作用。",
+  ],
+  passages_other_chunk: ["These passages were found for another chunk.", "这些段落是为另一块查到的。"],
+
+  store_title: ["Does the store matter ({store})?", "资料库（{store}）起作用吗？"],
+  store_this: ["the one given", "所给的"],
+  store_reading: [
+    "Each line leaves passages out, or gives random ones, and runs the model again. Bits: by how much the passages " +
+      "make a word likelier on average; one bit is twice as likely. Below, word by word; behind an arrow, what the " +
+      "model would say instead.",
+    "每一行去掉一些段落（或换成随机的），再运行一次模型。比特：段落让一个词平均变得多可能，一比特是两倍。" +
+      "下面逐词显示；箭头后是模型会改说的词。",
+  ],
+  store_helps: [
+    "Without the store, a token of this text is {factor} times less likely on average ({gain} bits), and {others} of " +
+      "{count} tokens would be others.",
+    "没有资料库，这段文本里一个词元的概率平均降到 1/{factor}（{gain} 比特），{count} 个词元中有 {others} 个会变成别的。",
+  ],
+  store_hinders: [
+    "Without the store, a token of this text is {factor} times likelier on average ({gain} bits): what was found " +
+      "speaks against it. {others} of {count} tokens would be others.",
+    "没有资料库，这段文本里一个词元的概率反而平均是 {factor} 倍（{gain} 比特）：查到的内容与它不合。" +
+      "{count} 个词元中有 {others} 个会变成别的。",
+  ],
+  store_hardly: [
+    "The store hardly matters to this text: without it, all words stay as likely as they were (they move by {moved} " +
+      "bits).",
+    "资料库对这段文本几乎不起作用：没有它，各词的概率几乎不变（移动 {moved} 比特）。",
+  ],
+  store_alone: [
+    "With it, the model writes “{answer}”; left alone, “{words}”.",
+    "有资料库时，模型写“{answer}”；没有时，写“{words}”。",
+  ],
+  store_nothing: ["nothing", "什么也没有"],
+  store_shown: ["Word by word, {change}:", "逐词来看，{change}："],
+  store_all: ["without any passage", "不用任何段落"],
+  store_random: ["with random passages", "换成随机段落"],
+  store_one: ["without {rank}: {name}", "去掉第 {rank} 段：{name}"],
+  store_one_of: ["without {rank} of chunk {chunk}: {name}", "去掉第 {chunk} 块的第 {rank} 段：{name}"],
+  store_bits: ["{n} bits", "{n} 比特"],
+  store_others: ["{n} of {of} tokens change", "{of} 个词元中 {n} 个改变"],
+  store_scale: ["likelier with the passages, in bits", "有段落时更可能（比特）"],
+  store_too_early: ["Nothing has been looked up yet.", "这时还没有查到段落。"],
+  store_change_tip: [
+    "A word is likelier by {gain} bits with the passages; all probabilities move by {moved} bits (KL divergence).",
+    "有段落时一个词可能性高 {gain} 比特；全部概率移动 {moved} 比特（KL 散度）。",
+  ],
+  store_tip: [
+    "{token} · {p} with all passages\nlikelier by {gain} bits than after the change\nall words move by {moved} bits; " +
+      "likeliest then: {instead}",
+    "{token} · 有全部段落时 {p}\n比改变之后高 {gain} 比特\n全部词移动 {moved} 比特；那时最可能的词：{instead}",
+  ],
+
+  map_title: ["Which passages lie near the text?", "哪些段落离文本近？"],
+  map_reading: [
+    "Every dot is a passage, at the place of its vector: {width} numbers from {encoder}, drawn on the plane in which " +
+      "these differ most (PCA; it keeps {share} of the differences, so what looks near need not be). The list has " +
+      "the true scores, over all {count} passages.",
+    "每个点是一个段落，位置由它的向量决定：{encoder} 给出的 {width} 个数，画在差异最大的平面上（PCA，保留了 {share} 的差异，" +
+      "所以看着近的未必真近）。列表是在全部 {count} 个段落中算出的真实得分。",
+  ],
+  map_query: ["the text", "文本"],
+  map_near: ["the nearest", "最近的"],
+  map_others: ["others", "其余"],
 };
 
 export const LANGUAGES = { en: "English", zh: "中文" };
