@@ -6,8 +6,8 @@
 QUESTIONS.jsonl is `test.jsonl` of zoo/factbook/make_data.py: question, answer, edited (what the edited store says),
 document (where the answer stands), asked (seen or unseen: whether training has asked in these words).
 
-An answer counts when it is the very text (exact match). Of the edited store: how many of the answers that were right with
-the true store become what the edited one says. The GPT is asked without anything, and with the passages that the store
+An answer counts when it is the very text (exact match). Of the edited store: how many of the answers that were right
+with the true store become what the edited one says. The GPT is asked without anything, and with the passages that the store
 finds written before the question. Retrieval itself: how often the passage is among the first k.
 """
 

@@ -60,6 +60,9 @@ TRAINED = (
     "rnn-attention-en-de",
     "rnn-attention-en-zh",
     "elmo-small",
+    "awd-lstm",
+    "retro",
+    "questions",
     "glove",
 )
 

@@ -67,6 +67,21 @@ CARDS = {  # name: (family, what it is, the same in Chinese); the long story is 
         "a small ELMo: vectors of words in their sentence, read by characters, forwards and backwards",
         "小型 ELMo：按字符读词，正反两个方向读句子，给出词在句中的向量",
     ),
+    "awd-lstm": (
+        "awd-lstm",
+        "the language model that ULMFiT begins with, small: three LSTMs that read whole words",
+        "ULMFiT 的起点：小型语言模型，三层 LSTM，按整词阅读",
+    ),
+    "retro": (
+        "retro",
+        "a RETRO that answers questions from the store `factbook`: facts in the library, language in the weights",
+        "依据资料库 `factbook` 回答问题的 RETRO：事实在库里，语言在权重里",
+    ),
+    "questions": (
+        "bert",
+        "sentences, trained on: a question lies near the passage that answers it; the encoder of `factbook`",
+        "继续训练过的 sentences：问题靠近能回答它的段落；`factbook` 的编码器",
+    ),
     "glove": (
         "word-vectors",
         "GloVe's vectors of the 40,000 most frequent English words, 50 numbers each",
