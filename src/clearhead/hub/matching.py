@@ -98,7 +98,7 @@ class Matching:
         """A checkpoint without a pooler still has features; a random pooler would only mislead."""
         if isinstance(model.head, FeaturesHead) and model.head.pooler is not None:
             of_pooler = [match for match in self.matches if match.entry.ours[0].startswith("head.pooler")]
-            if all(match.names is None for match in of_pooler):
+            if of_pooler and all(match.names is None for match in of_pooler):
                 model.head.pooler = None
                 for match in of_pooler:
                     self.matches.remove(match)

@@ -89,6 +89,8 @@ class CheckpointMap:
 
     entries: tuple[Entry, ...]
     prefix: str = ""
+    # the bare model is written with the prefix, too
+    always_prefixed: bool = False
     # (pattern, replacement): spellings of old files, such as LayerNorm.gamma
     legacy: tuple[tuple[str, str], ...] = ()
     # tensors that are no weights (position counters, causal masks) and are skipped

@@ -139,7 +139,7 @@ class Head(nn.Module):
 class FeaturesHead(Head):
     """No task: the hidden states themselves, and the pooled vector where the family has one."""
 
-    def __init__(self, pooler: Summary | None = None) -> None:
+    def __init__(self, pooler: nn.Module | None = None) -> None:
         super().__init__()
         self.pooler = pooler
 

@@ -17,6 +17,10 @@ class Output:
 
     loss: Tensor | None = None
     logits: Tensor | None = None
+    logits_per_image: Tensor | None = None  # (pictures, texts), where the two are compared
+    logits_per_text: Tensor | None = None
+    text_embeds: Tensor | None = None  # in the space that texts and pictures share
+    image_embeds: Tensor | None = None
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
     seq_relationship_logits: Tensor | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from clearhead.errors import InputError
@@ -21,6 +23,7 @@ class StackModel(Model):
     """
 
     tap_names = {"stack": "", "head": ""}
+    raw_last_state: ClassVar[bool] = False  # the last of `hidden_states` is before the final norm
 
     def __init__(self, config: Config, stack: Stack, head: Head) -> None:
         super().__init__(config, head)
@@ -42,7 +45,9 @@ class StackModel(Model):
             hidden = self.stack.run(self.stack.embed(inputs), attention_mask=attention_mask)
         out: Output = self.head(hidden, HeadInputs(labels=labels, attention_mask=attention_mask))
         if seen is not None:
-            out.hidden_states = hidden_states_in(seen, "", hidden) if output_hidden_states else None
+            out.hidden_states = (
+                hidden_states_in(seen, "", None if self.raw_last_state else hidden) if output_hidden_states else None
+            )
             out.attentions = by_layer(seen, "attention.weights") if output_attentions else None
         return out
 
@@ -113,7 +118,9 @@ class TokenModel(StackModel):
         out: Output = self.head(hidden, inputs)
         out.past_key_values = cache
         if seen is not None:
-            out.hidden_states = hidden_states_in(seen, "", hidden) if output_hidden_states else None
+            out.hidden_states = (
+                hidden_states_in(seen, "", None if self.raw_last_state else hidden) if output_hidden_states else None
+            )
             out.attentions = by_layer(seen, "attention.weights") if output_attentions else None
             out.cross_attentions = by_layer(seen, "cross_attention.weights") or None
         return out
