@@ -92,6 +92,18 @@ SENTENCES = {
         "{title} is loaded for {task}, so it has no labels of its own. A whole CLIP ranks labels that are given.",
         "{title} 是按 {task} 加载的，没有自己的标签。完整的 CLIP 可以对给出的标签排序。",
     ),
+    "own_labels": (
+        "{title} was trained for labels of its own: leave labels and template out.",
+        "{title} 是按自己的标签训练的：请不要给 labels 和 template。",
+    ),
+    "no_pooling": (
+        "{title} says itself which vector speaks for a picture or a text: leave pooling out.",
+        "{title} 自己决定用哪个向量代表图片或文本：请不要给 pooling。",
+    ),
+    "give_whole_clip": (
+        "{title} reads pictures alone, and a search compares them with words: name a whole CLIP.",
+        "{title} 只读图片，而搜索要把图片与文字比较：请指定完整的 CLIP。",
+    ),
     "give_labels": (
         "{title} has no labels of its own: give some (labels), such as cat and dog.",
         "{title} 没有自己的标签：请给出一些（labels），例如 cat 和 dog。",
