@@ -21,6 +21,7 @@ class Output:
     logits_per_text: Tensor | None = None
     text_embeds: Tensor | None = None  # in the space that texts and pictures share
     image_embeds: Tensor | None = None
+    scale: Tensor | None = None  # what their cosines are multiplied by
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
     seq_relationship_logits: Tensor | None = None

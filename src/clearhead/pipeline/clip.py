@@ -46,6 +46,12 @@ class TextImageCodec:
     def __init__(self, tokenizer: Tokenizer | None, image_processor: ImageProcessor) -> None:
         self.tokenizer, self.image_processor = tokenizer, image_processor
 
+    @property
+    def target(self) -> Tokenizer:
+        """What names the words of the model's vocabulary."""
+        assert self.tokenizer is not None
+        return self.tokenizer
+
     def __call__(self, raw: Any, /) -> dict[str, Tensor]:
         if is_picture(raw):
             return self.image_processor(raw)
@@ -104,9 +110,8 @@ class ClipPipeline(Pipeline):
         their vectors in the published models. Down a column, their softmax is the probability of each text."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         with torch.no_grad():
-            return self.model.head.compare(
-                self.embed_texts(texts, batch_size=batch_size), self.embed_pictures(as_list(images), batch_size)
-            )
+            vectors = self.embed_texts(texts, batch_size=batch_size), self.embed_pictures(as_list(images), batch_size)
+            return self.model.head.compare(*vectors, self.model.head.scale())
 
     def embed(self, inputs: Any, *, normalize: bool | None = None, batch_size: int = 32) -> Tensor:
         """Vectors of unit length: of a text or a picture (width,), of a list of either, or of both, (inputs, width).
