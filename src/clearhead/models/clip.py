@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -15,7 +15,7 @@ from clearhead.errors import ConfigError, InputError
 from clearhead.models import clip_text, clip_vision
 from clearhead.models.capture import by_layer, captured, hidden_states_in
 from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
-from clearhead.models.clip_layers import init_tower
+from clearhead.models.clip_layers import ProjectionHead, init_tower
 from clearhead.models.clip_text import ClipTextConfig
 from clearhead.models.clip_vision import ClipVisionConfig, ClipVisionModel, PatchMean
 from clearhead.models.config import Config
@@ -190,6 +190,35 @@ class ClipModel(Model):
             out.logits_per_image = out.logits_per_text.t()
             out.loss = contrastive_loss(out.logits_per_text) if return_loss else None
         return out
+
+
+class LabelHead(Head):
+    """A picture compared with texts that stay: their vectors are the labels."""
+
+    answers = "label"
+    taps = ("logits",)
+    tap_names = {"projection": ""}
+
+    def __init__(self, projection: ProjectionHead, vectors: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.projection = projection
+        self.vectors, self.scale = vectors.detach(), scale.detach()  # (labels, width), and one number
+
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        images = unit_length(self.projection(hidden, inputs).image_embeds)
+        return Output(logits=tap(self, "logits", images @ self.vectors.to(images).t() * self.scale.to(images)))
+
+
+def with_labels(model: ClipModel, labels: list[str], vectors: Tensor) -> ClipVisionModel:
+    """The vision tower of a model, which keeps its weights, as a classifier.
+
+    vectors   (labels, width), of unit length
+    """
+    config = replace(model.config, id2label=dict(enumerate(labels)), problem_type="single_label_classification")
+    head = LabelHead(model.head.vision, vectors, model.head.scale())
+    classifier = ClipVisionModel(config, model.vision, head)
+    classifier.family, classifier.task = model.family, "image-classification"
+    return classifier.train(model.training)
 
 
 def build(config: ClipConfig, task: str) -> Model:

@@ -18,7 +18,7 @@ from clearhead.image import ImageProcessor, is_picture, pictures_in
 from clearhead.image.processor import as_list
 from clearhead.messages import say
 from clearhead.models import Model
-from clearhead.models.clip import ClipModel
+from clearhead.models.clip import ClipModel, with_labels
 from clearhead.pipeline.base import Pipeline, Reading
 from clearhead.pipeline.batches import encode_cut, run_batches, texts_of
 from clearhead.pipeline.classify import ScoredLabel, checked_labels, ranked
@@ -203,6 +203,15 @@ class ClipPipeline(Pipeline):
             for score, n in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
+    def with_labels(self, labels: Sequence[str], template: str | None = None) -> PicturePipeline:
+        """The same model as a classifier of pictures with these labels, its weights shared: what explanations of a
+        picture ask, such as which patches speak for one label and against another."""
+        names = checked_labels(labels)
+        if template is not None:
+            check_template(template)
+        vectors = self.embed_texts(names if template is None else [template.format(name) for name in names])
+        return PicturePipeline(with_labels(self.model, names, vectors), self.image_processor, self.name)
+
     def __call__(self, images: Any, labels: Sequence[str] | None = None, **options: Any) -> Any:
         return self.classify(images, labels, **options)
 
@@ -224,7 +233,9 @@ class ClipPipeline(Pipeline):
             if not is_picture(pair):
                 self._check_text(pair)
             inputs |= self.codec(pair)
-        return Reading({name: t.to(self.model.device) for name, t in inputs.items()}, self.codec.units(raw), [])
+        stack = "vision" if is_picture(raw) else "text"
+        moved = {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
+        return Reading(moved, self.codec.units(raw), [], stack=stack)
 
     def _check_text(self, text: Any) -> None:
         texts_of(text)
