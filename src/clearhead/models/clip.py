@@ -192,7 +192,7 @@ class ClipModel(Model):
         return out
 
 
-class LabelHead(Head):
+class LabelSimilarityHead(Head):
     """A picture compared with texts that stay: their vectors are the labels."""
 
     answers = "label"
@@ -215,7 +215,7 @@ def with_labels(model: ClipModel, labels: list[str], vectors: Tensor) -> ClipVis
     vectors   (labels, width), of unit length
     """
     config = replace(model.config, id2label=dict(enumerate(labels)), problem_type="single_label_classification")
-    head = LabelHead(model.head.vision, vectors, model.head.scale())
+    head = LabelSimilarityHead(model.head.vision, vectors, model.head.scale())
     classifier = ClipVisionModel(config, model.vision, head)
     classifier.family, classifier.task = model.family, "image-classification"
     return classifier.train(model.training)
