@@ -107,7 +107,10 @@ TEXTS = OF_WORDS | {"word-in-context": "The robot must obey\n\nA robot runs"}
 OF_RECURRENT = ("alignment-steps", "gates", "echo", "length-curve")  # drawn in tests/views
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in OF_RECURRENT])
+OF_PICTURES = ("text-picture-matrix",)  # asked in test_pictures.py
+
+
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in (*OF_RECURRENT, *OF_PICTURES)])
 def test_every_question_has_a_picture(name, bert):
     model = bert if name == "prediction" else "glove" if name in OF_WORDS else "random-gpt2"
     second = ["--second", "The robot will obey"] if name == "patching" else []
