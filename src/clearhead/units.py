@@ -62,6 +62,17 @@ class WrittenUnit(TokenUnit):
 
 
 @dataclass(frozen=True)
+class MarkUnit(Unit):
+    """A place that holds nothing of the input, such as the class vector before the patches of a picture."""
+
+    kind: str = field(init=False, default="mark")
+
+    @property
+    def special(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class PatchUnit(Unit):
     """One patch of a picture: its place in the grid, and its rectangle in pixels of the picture as given."""
 
@@ -72,6 +83,16 @@ class PatchUnit(Unit):
     top: float
     width: float
     height: float
+
+
+@dataclass(frozen=True)
+class ShownPicture:
+    """A picture that patches are drawn over: itself, small, as an address that holds it; and its size as it was given,
+    in which patches have their rectangles."""
+
+    url: str
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,11 @@ TEXTS = OF_WORDS | {"word-in-context": "The robot must obey\n\nA robot runs"}
 
 OF_RECURRENT = ("alignment-steps", "gates", "echo", "length-curve")  # drawn in tests/views
 OF_A_LIBRARY = ("store-map", "passages", "retrieval-ablation")  # drawn there too
+OF_PICTURES = ("text-picture-matrix",)  # asked in test_pictures.py
+DRAWN_ELSEWHERE = (*OF_RECURRENT, *OF_A_LIBRARY, *OF_PICTURES)
 
 
-@pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in OF_RECURRENT + OF_A_LIBRARY])
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in DRAWN_ELSEWHERE])
 def test_every_question_has_a_picture(name, bert):
     model = bert if name == "prediction" else "glove" if name in OF_WORDS else "random-gpt2"
     second = ["--second", "The robot will obey"] if name == "patching" else []

@@ -268,6 +268,7 @@ SCORES = {
     "multiple-choice gpt-multiple-choice": {"accuracy"},
     "sentence-softmax sentence-similarity": {"accuracy", "macro_f1", "pearson"},
     "sentence-contrastive sentence-triplet": {"accuracy", "macro_f1", "pearson"},
+    "image-text-contrastive": {"text_to_image", "image_to_text"},
 }
 
 

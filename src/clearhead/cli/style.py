@@ -120,10 +120,11 @@ def open_pipeline(
     return pipe
 
 
-def open_model(name: str, task: str | None = None, **options: Any) -> TextPipeline:
+def open_model(name: str, task: str | None = None, pictures: bool = False, **options: Any) -> TextPipeline:
     """The same, for a verb that works on texts: an error for what has nothing but vectors of words, where a verb wants
-    more than vectors (task="features")."""
+    more than vectors (task="features"), and for what reads pictures, unless the verb can show it some."""
     pipe: Any = open_pipeline(name, task, **options)
-    from clearhead.pipeline import as_text
+    from clearhead.pipeline import ClipPipeline, PicturePipeline, as_text
 
-    return pipe if task == "features" else as_text(pipe)
+    fits = pictures if isinstance(pipe, ClipPipeline | PicturePipeline) else task == "features"
+    return pipe if fits else as_text(pipe)

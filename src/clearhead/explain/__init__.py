@@ -28,6 +28,7 @@ from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
 from clearhead.explain.store_map import StoreMap, store_map
+from clearhead.explain.text_pictures import TextPictureMatrix, text_picture_matrix
 from clearhead.explain.walk import Walk, walk
 from clearhead.explain.word_in_context import WordInContext, WordUse, word_in_context
 from clearhead.explain.word_map import WordMap, word_map
@@ -63,6 +64,7 @@ __all__ = [
     "Sampling",
     "Similarity",
     "StoreMap",
+    "TextPictureMatrix",
     "TokenUnit",
     "TopTokens",
     "Walk",
@@ -97,6 +99,7 @@ __all__ = [
     "sampling",
     "similarity",
     "store_map",
+    "text_picture_matrix",
     "top_tokens",
     "walk",
     "word_in_context",

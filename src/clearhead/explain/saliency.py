@@ -33,7 +33,7 @@ from clearhead.messages import say
 from clearhead.models.model import Model
 from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts, token_id
-from clearhead.units import Unit
+from clearhead.units import ShownPicture, Unit
 
 Method = Literal["gradient-x-input", "gradient-norm", "integrated-gradients", "occlusion"]
 METHODS: tuple[Method, ...] = ("gradient-x-input", "gradient-norm", "integrated-gradients", "occlusion")
@@ -67,6 +67,7 @@ class Saliency(Finding):
     scores          (outputs, tokens): shares that sum to one; nan where a token came too late to matter
     contributions   (outputs, tokens): what each token adds to the logit, or takes from it; None for a norm
     unexplained     of integrated gradients, (outputs): the change of the logit that the contributions do not add up to
+    picture         what the tokens are patches of, where they are
     """
 
     kind: ClassVar[str] = "saliency"
@@ -79,6 +80,7 @@ class Saliency(Finding):
     scores: np.ndarray
     contributions: np.ndarray | None
     unexplained: np.ndarray | None
+    picture: ShownPicture | None = None
 
     def table(self) -> Iterator[Iterable[Any]]:
         yield ["output", "against", "probability", "position", "token", "share", "contribution"]
@@ -133,7 +135,7 @@ def saliency(
     scores = np.divide(result.strength, total, out=result.strength * 0, where=total > 0)
     return Saliency(
         pipe.name, method, explained.units, explained.source, _outputs(explained, result), scores,
-        result.contributions, result.unexplained,
+        result.contributions, result.unexplained, pipe.shown(text),
     )  # fmt: skip
 
 
@@ -172,7 +174,7 @@ def _explained(
     elif words or model.head.answers == "token-labels":
         rows = _places_to_fill(pipe, reading.outputs, outputs)
         positions = list(rows)
-    elif model.task == "sequence-classification":
+    elif model.head.answers == "label":
         if outputs is not None:
             raise InputError(say("explain.one_label_for_all"))
         rows, positions = None, [None]
@@ -203,7 +205,7 @@ def _activation(model: Model) -> Literal["softmax", "sigmoid"] | None:
     config: Any = model.config
     if model.language_head is not None:
         return "softmax"
-    if model.task == "sequence-classification" and (config.num_labels == 1 or config.problem_type == "regression"):
+    if model.head.answers == "label" and (config.num_labels == 1 or config.problem_type == "regression"):
         return None
     return "sigmoid" if config.problem_type == "multi_label_classification" else "softmax"
 

@@ -75,7 +75,7 @@ def assign_weights(
 def published_tensors(model: Model) -> Iterator[tuple[str, Tensor]]:
     """What to save, under the published names; tensors that another one stands for are left out."""
     map_ = model.family.checkpoint_map(model.config, model.task)
-    with_prefix = model.task != "features"
+    with_prefix = model.task != "features" or map_.always_prefixed
     for entry in map_.entries:
         if any(_absent(model, name) for name in entry.ours):
             continue  # a pooler that the checkpoint never had

@@ -33,6 +33,8 @@ def by_layer(seen: Trace, name: str, side: str = "") -> tuple[Tensor, ...]:
     return tuple(layers)
 
 
-def hidden_states_in(seen: Trace, side: str, last: Tensor) -> tuple[Tensor, ...]:
-    """The embedding, then every layer's output; the last one as the model hands it on, after the final norm."""
-    return (seen[f"{side}embed.output"], *by_layer(seen, "output", side)[:-1], last)
+def hidden_states_in(seen: Trace, side: str, last: Tensor | None) -> tuple[Tensor, ...]:
+    """The embedding, then every layer's output; the last one as the model hands it on, after the final norm (None: as
+    the layer leaves it)."""
+    states = by_layer(seen, "output", side)
+    return (seen[f"{side}embed.output"], *(states if last is None else (*states[:-1], last)))

@@ -17,6 +17,10 @@ class Output:
 
     loss: Tensor | None = None
     logits: Tensor | None = None
+    logits_per_image: Tensor | None = None  # (pictures, texts), where the two are compared
+    logits_per_text: Tensor | None = None
+    text_embeds: Tensor | None = None  # in the space that texts and pictures share
+    image_embeds: Tensor | None = None
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
     seq_relationship_logits: Tensor | None = None
@@ -34,6 +38,9 @@ class Output:
     cross_attentions: tuple[Tensor, ...] | None = None
     encoder_hidden_states: tuple[Tensor, ...] | None = None
     encoder_attentions: tuple[Tensor, ...] | None = None
+    text_model_output: Output | None = None  # of each tower, where there are two
+    vision_model_output: Output | None = None
+    scale: Tensor | None = None  # what the cosines of texts and pictures are multiplied by
     # in training, what regularisation pulls down: the mean square of the last layer's states, after dropout, and of
     # how much they change from one step to the next
     activation_penalty: Tensor | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from torch import Tensor
 
 from clearhead.errors import InputError
@@ -21,6 +23,7 @@ class StackModel(Model):
     """
 
     tap_names = {"stack": "", "head": ""}
+    raw_last_state: ClassVar[bool] = False  # the last of `hidden_states` is before the final norm
 
     def __init__(self, config: Config, stack: Stack, head: Head) -> None:
         super().__init__(config, head)
@@ -37,12 +40,15 @@ class StackModel(Model):
         labels: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        **embedding: Any,  # what else the embedder takes
     ) -> Output:
         with captured(self, output_hidden_states, output_attentions) as seen:
-            hidden = self.stack.run(self.stack.embed(inputs), attention_mask=attention_mask)
+            hidden = self.stack.run(self.stack.embed(inputs, **embedding), attention_mask=attention_mask)
         out: Output = self.head(hidden, HeadInputs(labels=labels, attention_mask=attention_mask))
         if seen is not None:
-            out.hidden_states = hidden_states_in(seen, "", hidden) if output_hidden_states else None
+            out.hidden_states = (
+                hidden_states_in(seen, "", None if self.raw_last_state else hidden) if output_hidden_states else None
+            )
             out.attentions = by_layer(seen, "attention.weights") if output_attentions else None
         return out
 
@@ -113,7 +119,9 @@ class TokenModel(StackModel):
         out: Output = self.head(hidden, inputs)
         out.past_key_values = cache
         if seen is not None:
-            out.hidden_states = hidden_states_in(seen, "", hidden) if output_hidden_states else None
+            out.hidden_states = (
+                hidden_states_in(seen, "", None if self.raw_last_state else hidden) if output_hidden_states else None
+            )
             out.attentions = by_layer(seen, "attention.weights") if output_attentions else None
             out.cross_attentions = by_layer(seen, "cross_attention.weights") or None
         return out

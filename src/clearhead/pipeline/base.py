@@ -14,7 +14,7 @@ from clearhead.errors import InputError
 from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.text import Tokenizer
-from clearhead.units import Unit, WrittenUnit
+from clearhead.units import ShownPicture, Unit, WrittenUnit
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,14 @@ class Reading:
     target   what the decoder reads, from its start token on; empty without one
     written  what is written at each place of the target: its next token. One fewer where the text does not say how
              it goes on, and empty where nothing is written
+    stack    of a model with several stacks that read side by side: the name of the one that reads this
     """
 
     inputs: dict[str, Tensor]
     units: list[Any]  # of one kind: TokenUnit, PatchUnit, NoteUnit
     target: list[Any]
     written: list[WrittenUnit] = field(default_factory=list)
+    stack: str = ""
 
     @property
     def outputs(self) -> list[Any]:
@@ -78,6 +80,10 @@ class Pipeline:
         inputs = {name: tensor.to(self.model.device) for name, tensor in self.codec(raw).items()}
         units: list[Unit] = self.codec.units(raw)
         return Reading(inputs, units, [])
+
+    def shown(self, raw: Any, /) -> ShownPicture | None:
+        """An input that is a picture, for whoever draws over it; None of anything else."""
+        return None
 
     def count_units(self, raw: Any, /) -> int:
         """How long an input is, in units."""

@@ -1,11 +1,12 @@
-"""Byte pair encoding from vocab.json and merges.txt: on bytes (GPT-2, RoBERTa, DeBERTa), or inside words (GPT)."""
+"""Byte pair encoding from vocab.json and merges.txt: on bytes (GPT-2, RoBERTa, DeBERTa), inside words (GPT), or on the
+bytes of words (CLIP)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from clearhead.errors import TokenizerError
 from clearhead.text.builders.templates import Config, Tokens
@@ -13,6 +14,9 @@ from clearhead.text.builders.vocabulary_files import Built, Ids, VocabularyFiles
 from clearhead.text.files import library_errors, read_object, read_text
 
 END_OF_WORD = "</w>"
+# CLIP's words: its two marks, English endings, letters, each digit alone, other signs together
+_CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+_SPACE_AROUND = r"\A[\s\x1c-\x1f]+|[\s\x1c-\x1f]+\z"  # what Python strips
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,18 @@ class WordMergesFiles(MergesFiles):
         merges = read_merges(path.with_name("merges.txt"), vocab)
         with library_errors(path):
             return Built(word_bpe(vocab, merges, unknown))
+
+
+@dataclass(frozen=True)
+class ByteWordMergesFiles(MergesFiles):
+    """The same files for CLIP: bytes as GPT-2 writes them, and the end of each word marked as GPT does."""
+
+    def build(self, path: Path, tokens: Tokens, config: Config, added: Ids) -> Built:
+        unknown = tokens.get("unk_token") or "<|endoftext|>"
+        vocab = read_ids(path, unknown, added)
+        merges = read_merges(path.with_name("merges.txt"), vocab)
+        with library_errors(path):
+            return Built(byte_word_bpe(vocab, merges, unknown))
 
 
 def read_ids(path: Path, unknown: str | None = None, added: Ids | None = None) -> dict[str, int]:
@@ -95,3 +111,27 @@ def word_bpe(vocab: dict[str, int], merges: list[tuple[str, str]], unknown: str)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.BPEDecoder(suffix=END_OF_WORD)
     return backend
+
+
+def byte_word_bpe(vocab: dict[str, int], merges: list[tuple[str, str]], unknown: str) -> tokenizers.Tokenizer:
+    """CLIP's pipeline: lower case and single spaces, words, their bytes, then BPE to the end of each word."""
+    backend = tokenizers.Tokenizer(
+        models.BPE(vocab, merges, continuing_subword_prefix="", end_of_word_suffix=END_OF_WORD, unk_token=unknown)
+    )
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+    )
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_CLIP_WORDS), behavior="removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    decode_words(backend, {})
+    return backend
+
+
+def decode_words(backend: tokenizers.Tokenizer, config: Config) -> None:
+    """Bytes to text, with a space where a word ends. Published files leave that to the class in `transformers`."""
+    word_end, around = decoders.Replace(END_OF_WORD, " "), decoders.Replace(Regex(_SPACE_AROUND), "")
+    backend.decoder = decoders.Sequence([decoders.ByteLevel(), word_end, around])

@@ -11,7 +11,7 @@ from typing import Any
 import tokenizers
 
 from clearhead.text.builders import language_codes
-from clearhead.text.builders.bpe import MergesFiles, WordMergesFiles
+from clearhead.text.builders.bpe import ByteWordMergesFiles, MergesFiles, WordMergesFiles, decode_words
 from clearhead.text.builders.ctrl import CtrlMergesFiles
 from clearhead.text.builders.overrides import (
     override_bert_normalizer,
@@ -34,6 +34,7 @@ from clearhead.text.builders.sentencepiece_layouts import (
 from clearhead.text.builders.templates import (
     BERT,
     BOS_EOS,
+    CLIP,
     END_EACH,
     END_ONCE,
     ROBERTA,
@@ -149,6 +150,21 @@ FAMILIES = (
         {"unk_token": "<unk>"},
         ("OpenAIGPTTokenizer",),
         ("openai-gpt",),
+    ),
+    TokenizerFamily(
+        "clip",
+        ByteWordMergesFiles(CLIP, saved_class="CLIPTokenizer"),
+        {
+            "bos_token": "<|startoftext|>",
+            "eos_token": "<|endoftext|>",
+            "unk_token": "<|endoftext|>",
+            "pad_token": "<|endoftext|>",
+        },
+        ("CLIPTokenizer",),
+        ("clip", "clip_text_model"),
+        settings={"do_lower_case": True},
+        options=("do_lower_case", "add_prefix_space"),
+        override=decode_words,
     ),
     TokenizerFamily(
         "ctrl", CtrlMergesFiles(saved_class="CTRLTokenizer"), {"unk_token": "<unk>"}, ("CTRLTokenizer",), ("ctrl",)

@@ -55,6 +55,17 @@ class RobertaTemplate:
 
 
 @dataclass(frozen=True)
+class ClipTemplate:
+    """RoBERTa's, with CLIP's marks, and with offsets as they are."""
+
+    def wrap(self, backend: tokenizers.Tokenizer, tokens: Tokens, config: Config) -> None:
+        known = _known(backend, tokens, ["bos", "eos"])
+        backend.post_processor = processors.RobertaProcessing(
+            known["eos"], known["bos"], trim_offsets=False, add_prefix_space=False
+        )
+
+
+@dataclass(frozen=True)
 class BosEosTemplate:
     """Begins each text with the first token, ends it with the last, or both, as the configuration says.
 
@@ -95,6 +106,7 @@ XLNET = Template("$A:0 sep:0 cls:2", "$A:0 sep:0 $B:1 sep:1 cls:2")  # the class
 XLM_ROBERTA = Template("cls $A sep", "cls $A sep sep $B sep")
 ROBERTA = RobertaTemplate()
 BOS_EOS = BosEosTemplate()
+CLIP = ClipTemplate()
 END_EACH = Template("$A eos", "$A eos $B eos")
 END_ONCE = Template("$A eos", "$A $B eos")
 
