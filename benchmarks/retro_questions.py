@@ -7,8 +7,8 @@ QUESTIONS.jsonl is `test.jsonl` of zoo/factbook/make_data.py: question, answer, 
 document (where the answer stands), asked (seen or unseen: whether training has asked in these words).
 
 An answer counts when it is the very text (exact match). Of the edited store: how many of the answers that were right
-with the true store become what the edited one says. The GPT is asked without anything, and with the passages that the store
-finds written before the question. Retrieval itself: how often the passage is among the first k.
+with the true store become what the edited one says. The GPT is asked without anything, and with the passages that the
+store finds written before the question. Retrieval itself: how often the passage is among the first k.
 """
 
 from __future__ import annotations
