@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -24,11 +24,15 @@ class PartConfig(Config):
     """Read and written as diffusers does: `_class_name` in place of model_type, and nothing about labels."""
 
     class_name: ClassVar[str]
+    published: ClassVar[dict[str, str]] = {"written_by": "_diffusers_version"}
     tie_word_embeddings: ClassVar[bool] = False
+
+    # the version of diffusers that wrote the file, where it says so; some old ones are read differently
+    written_by: str | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         raw = super().to_dict()
-        for key in ("id2label", "label2id", "problem_type"):
+        for key in ("id2label", "label2id", "problem_type", "_diffusers_version"):
             raw.pop(key, None)
         return {"_class_name": self.class_name, "_diffusers_version": DIFFUSERS_VERSION, **raw}
 

@@ -91,6 +91,8 @@ def load(
     if name and hub.user_path(name).is_file():
         return _load_file(hub.user_path(name), name, task, kind, place, revision, quantize)
     root = folder_of(where, revision)
+    if hub.has_parts(root) and not (root / "config.json").is_file():
+        return _parts(root, name, task, kind, place, quantize, strict)
     if is_adapter(root):
         model, base = _adapted(root, task, dtype, device, ignore_options, strict)
         model = model if quantize is None else hub.apply_precision(model, quantize)
@@ -102,6 +104,29 @@ def load(
     if hub.user_path(where).is_dir():  # of a run's folder, the part of it that was taken
         name = str(root)
     return pipeline_class(model.family).from_folder(root, model, name)
+
+
+def _parts(
+    root: Path,
+    name: str,
+    task: str | None,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    quantize: str | None,
+    strict: bool,
+) -> Any:
+    """A folder of several parts. They have one task, and their convolutions are not rounded."""
+    from clearhead.pipeline.diffusion import DiffusionPipeline
+
+    _check_drawing(str(root), task, quantize)
+    return DiffusionPipeline.from_parts(root, name, dtype, device, strict)
+
+
+def _check_drawing(name: str, task: str | None, quantize: str | None) -> None:
+    if task not in (None, "draw"):
+        raise InputError(f"{name} draws pictures, and has no other task: leave task out.")
+    if quantize is not None:
+        raise InputError(f'{name} draws pictures; its weights are not rounded. Load it with dtype="bfloat16" instead.')
 
 
 def _fastai(
