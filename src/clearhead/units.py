@@ -62,6 +62,17 @@ class WrittenUnit(TokenUnit):
 
 
 @dataclass(frozen=True)
+class MarkUnit(Unit):
+    """A place that holds nothing of the input, such as the class vector before the patches of a picture."""
+
+    kind: str = field(init=False, default="mark")
+
+    @property
+    def special(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class PatchUnit(Unit):
     """One patch of a picture: its place in the grid, and its rectangle in pixels of the picture as given."""
 

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from clearhead.errors import InputError, TraceError
 from clearhead.models import FAMILIES, Model, family
+from clearhead.models.clip_text import ClipTextConfig
+from clearhead.models.clip_vision import ClipVisionConfig
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.retrieval import RetrievalModel
 from clearhead.nn import (
@@ -29,6 +31,7 @@ from clearhead.nn import (
     trace,
 )
 from clearhead.nn.bidirectional_stack import BidirectionalStack
+from clearhead.nn.patches import PatchEmbedder
 from clearhead.nn.recurrent_decoder import RecurrentDecoder
 from clearhead.nn.recurrent_stack import RecurrentLayer
 
@@ -97,7 +100,18 @@ def nothing_is_left_open():
 # --- every family announces what it declares ---------------------------------------------------------------------
 
 CHUNKS = {"chunk_size": 2, "chunked_attention_layers": [1, 2], "head_dim": 4, "encoder_hidden_size": 10}
-NEEDED = {"retro": CHUNKS}  # without which a family would announce little
+TOWER = {key: SMALL[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")}
+TEXT = {"eos_token_id": 2}  # the largest id ends a text
+PICTURE = {"image_size": 8, "patch_size": 4}  # a class vector and four patches: as many as TIME
+NEEDED = {  # without which a family would announce little
+    "retro": CHUNKS,
+    "clip_text_model": TEXT,
+    "clip_vision_model": PICTURE,
+    "clip": {
+        "text_config": ClipTextConfig(**TOWER, **TEXT, vocab_size=23, max_position_embeddings=16),
+        "vision_config": ClipVisionConfig(**TOWER, **PICTURE),
+    },
+}
 
 MODELS = {
     f"{name} {task}": (name, task, NEEDED.get(name, {})) for name in FAMILIES for task in family(name).architectures
@@ -176,6 +190,9 @@ def all_inputs(model: Model, task: str) -> dict[str, Tensor]:
             source[:, -1] = model.config.eos_token_id  # the token that these heads read
         return {"input_ids": source, "decoder_input_ids": ids_of(seed=1)}
     rows = BATCH * CHOICES if task == "multiple-choice" else BATCH
+    if isinstance(model.output_stack.embed, PatchEmbedder):
+        picture = {"pixel_values": torch.randn(rows, 3, 8, 8, generator=torch.Generator().manual_seed(6))}
+        return picture | ({"input_ids": ids_of(rows)} if "text" in model.stacks else {})
     if isinstance(model.stack, BidirectionalStack):
         words = torch.randint(1, 262, (rows, TIME, 9), generator=torch.Generator().manual_seed(0))
         return {"character_ids": words, "output_hidden_states": True}
@@ -210,20 +227,21 @@ def answer(model: Model, given: dict[str, Tensor]) -> Tensor:
 def expected_shape(name: str, model: Model, rows: int) -> tuple[int, ...] | None:
     """What DESIGN says of a tensor's shape; None for the tasks' own tensors."""
     parts = name.split(".")
-    side = parts.pop(0) if isinstance(model, EncoderDecoderModel) and parts[0] in ("encoder", "decoder") else ""
+    side = parts.pop(0) if parts[0] in model.stacks else ""
     if parts[0] == "neighbor_encoder":
         return None
-    body: Stack = getattr(model, side) if side else model.stack if not isinstance(model, EncoderDecoderModel) else None
+    body: Stack | None = model.stacks.get(side)
     time = SOURCE if side == "encoder" else TIME
-    width = model.config.hidden_size
+    width = getattr(model.config, "hidden_size", 12)
     if body is not None and any(isinstance(layer, RecurrentLayer) for layer in body.layers):
         return recurrent_shape(parts, body, (rows, time))
     if isinstance(body, BidirectionalStack):
         return elmo_shape(parts, body, (rows, time))
     match parts:
         case ["embed", "tokens" | "positions" | "segments" as which]:
-            one_for_all = which == "positions" and body.embed.padding_position is None
-            return (1 if one_for_all else rows, time, getattr(body.embed.tokens, "embedding_dim", width))
+            one_for_all = which == "positions" and getattr(body.embed, "padding_position", None) is None
+            table = getattr(body.embed, "tokens", None)
+            return (1 if one_for_all else rows, time, getattr(table, "embedding_dim", width))
         case ["embed", _] | ["final", "norm"] | ["layers", _, "input" | "output"]:
             return (rows, time, width)
         case ["layers", n, "feedforward", which]:

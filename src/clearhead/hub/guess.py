@@ -50,7 +50,8 @@ def _score(family: Family, raw: dict[str, Any], names: list[str]) -> tuple[bool,
         return False, 0
     fitting = False
     if names:
-        matching = Matching(family, config, "features", names)
+        bare = "features" if "features" in family.architectures else family.default_task
+        matching = Matching(family, config, bare, names)
         fitting = not _lacks(matching) and not matching.unmatched()[2]
     return fitting, max(0, known - len(unknown))
 

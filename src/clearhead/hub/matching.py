@@ -198,8 +198,9 @@ def check(
 def check_layers(config: Config, tensors: int) -> None:
     """A number of layers that cannot be right is refused before so many are built."""
     # whatever is called layers, of an encoder or a decoder, and ALBERT's groups of them: blocks that will be built
-    counts = {name: n for name, n in vars(config).items() if name.endswith(("layers", "group_num"))}
-    layers = max((n for n in counts.values() if isinstance(n, int)), default=0)
+    parts = [config, *(part for part in vars(config).values() if isinstance(part, Config))]
+    counts = [n for part in parts for name, n in vars(part).items() if name.endswith(("layers", "group_num"))]
+    layers = max((n for n in counts if isinstance(n, int)), default=0)
     if layers > max(1000, tensors):
         raise ConfigError(
             f"The configuration asks for {layers:,} layers, but the weights hold {tensors:,} "

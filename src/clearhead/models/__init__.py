@@ -50,6 +50,8 @@ FAMILIES = {
     "t5": "clearhead.models.t5",
     "mt5": "clearhead.models.mt5",
     "umt5": "clearhead.models.umt5",
+    "clip": "clearhead.models.clip",
+    "clip_vision_model": "clearhead.models.clip_vision",
     "clip_text_model": "clearhead.models.clip_text",
 }
 

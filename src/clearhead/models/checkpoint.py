@@ -52,7 +52,9 @@ class Entry:
 
     def to_theirs(self, tensors: list[Tensor]) -> list[Tensor]:
         joined = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        assert joined.shape[0] % len(self.theirs) == 0, "published parts of one entry have equal sizes"
+        assert len(self.theirs) == 1 or joined.shape[0] % len(self.theirs) == 0, (
+            "published parts of one entry have equal sizes"
+        )
         parts = [joined] if len(self.theirs) == 1 else list(joined.chunk(len(self.theirs)))
         parts = [p.t() if self.transpose else p[None] if self.flat else p for p in parts]
         return [p.unflatten(-1, (self.heads, -1)) if self.heads else p for p in parts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -73,12 +73,14 @@ def layer_entries(config: ClipTowerConfig, ours: str, theirs: str) -> Iterator[E
 class ProjectionHead(Head):
     """The pooled vector in the space that texts and pictures share, not yet of unit length.
 
-    gives   what the answer calls it: "text_embeds" or "image_embeds"
+    gives   what the answer calls it
     """
 
     taps = ("pooled", "projected")
 
-    def __init__(self, pooler: nn.Module, width: int, projection_dim: int, gives: str) -> None:
+    def __init__(
+        self, pooler: nn.Module, width: int, projection_dim: int, gives: Literal["text_embeds", "image_embeds"]
+    ) -> None:
         super().__init__()
         self.pooler = pooler
         self.output = Linear(width, projection_dim, bias=False)
@@ -87,7 +89,9 @@ class ProjectionHead(Head):
     def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
         pooled = tap(self, "pooled", self.pooler(hidden, inputs))
         projected = tap(self, "projected", self.output(pooled))
-        return Output(**{self.gives: projected}, last_hidden_state=hidden)
+        if self.gives == "text_embeds":
+            return Output(text_embeds=projected, last_hidden_state=hidden)
+        return Output(image_embeds=projected, last_hidden_state=hidden)
 
 
 @torch.no_grad()

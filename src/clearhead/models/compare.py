@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from clearhead.models import families, family
+from clearhead.models.clip import ClipModel
 from clearhead.models.encoder_decoder import EncoderDecoderModel
 from clearhead.models.family import Family
 from clearhead.models.model import Model
@@ -25,6 +26,7 @@ from clearhead.nn.bidirectional_stack import BidirectionalStack
 from clearhead.nn.character_cnn import CharacterCNN
 from clearhead.nn.embedding import Embedder
 from clearhead.nn.neighbor_encoder import NeighborEncoder
+from clearhead.nn.patches import PatchEmbedder
 from clearhead.nn.positions import RelativeBuckets, RelativeSinusoids
 from clearhead.nn.recurrent_decoder import RecurrentDecoder
 from clearhead.nn.recurrent_stack import RecurrentStack
@@ -74,6 +76,8 @@ def lineage(name: str) -> list[str]:
 def _shape(model: Model, stacks: list[Stack]) -> str:
     if isinstance(model, EncoderDecoderModel):
         return "encoder–decoder"
+    if isinstance(model, ClipModel):
+        return "two towers, compared: a causal one of texts, one of pictures"
     if isinstance(stacks[0], RecurrentStack):
         return "recurrent: one token after another"
     if isinstance(stacks[0], BidirectionalStack):
@@ -87,12 +91,12 @@ def _stack_features(stack: Stack) -> Features:
     if isinstance(stack, BidirectionalStack):
         return {"embedding": _characters(stack.embed), "recurrence": _two_ways(stack)}
     if isinstance(stack, RecurrentStack):
-        parts = {"embedding": _embedding(stack.token_embedder), "recurrence": _recurrence(stack)}
+        parts = {"embedding": _embedding(stack.embed), "recurrence": _recurrence(stack)}
         return parts | (_decoder_features(stack) if isinstance(stack, RecurrentDecoder) else {})
     blocks = stack.blocks
     if not blocks:
-        return {"embedding": _embedding(stack.token_embedder)}
-    parts = {"embedding": _embedding(stack.token_embedder), "positions": _positions(stack)}
+        return {"embedding": _embedding(stack.embed)}
+    parts = {"embedding": _embedding(stack.embed), "positions": _positions(stack)}
     first = blocks[0]
     if isinstance(first, Block):
         parts["norm"] = f"{type(first.attention_norm).__name__}, {first.placement}"
@@ -153,7 +157,10 @@ def _characters(embed: Embedder) -> str:
     return f"characters of a word, {embed.count:,} filters, {len(embed.highways)} highways"
 
 
-def _embedding(embed: TokenEmbedder) -> str:
+def _embedding(embed: Embedder) -> str:
+    if isinstance(embed, PatchEmbedder):
+        return f"patches of {embed.patch_size} × {embed.patch_size} pixels and a class vector, norm"
+    assert isinstance(embed, TokenEmbedder)
     parts = ["tokens"]
     if embed.scale != 1.0:
         parts[0] = "tokens × √width"
@@ -168,9 +175,9 @@ def _embedding(embed: TokenEmbedder) -> str:
 
 def _positions(stack: Stack) -> str:
     parts = []
-    positions = stack.token_embedder.positions
+    positions: Any = stack.embed.positions
     if isinstance(positions, LearnedPositions):
-        counted = ", counted from the padding id" if stack.token_embedder.padding_position is not None else ""
+        counted = ", counted from the padding id" if getattr(stack.embed, "padding_position", None) is not None else ""
         parts.append(
             f"learned, {positions.length:,}" + (f", offset {positions.offset}" * bool(positions.offset)) + counted
         )

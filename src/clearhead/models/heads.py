@@ -121,12 +121,21 @@ class Head(nn.Module):
 
     answers   what it gives: vectors; scores of words; whether a sentence follows; "pretraining", both of these; labels
               of the whole text, or of every token; whether a token was replaced; where a span starts and ends;
-              "choice", one score for each of several texts
+              "choice", one score for each of several texts; "similarity", of texts and pictures
     """
 
     answers: ClassVar[
         Literal[
-            "vectors", "words", "next-sentence", "pretraining", "label", "token-labels", "replaced", "span", "choice"
+            "vectors",
+            "words",
+            "next-sentence",
+            "pretraining",
+            "label",
+            "token-labels",
+            "replaced",
+            "span",
+            "choice",
+            "similarity",
         ]
     ] = "vectors"
 

@@ -41,6 +41,8 @@ class Output:
     cross_attentions: tuple[Tensor, ...] | None = None
     encoder_hidden_states: tuple[Tensor, ...] | None = None
     encoder_attentions: tuple[Tensor, ...] | None = None
+    text_model_output: Output | None = None  # of each tower, where there are two
+    vision_model_output: Output | None = None
     # in training, what regularisation pulls down: the mean square of the last layer's states, after dropout, and of
     # how much they change from one step to the next
     activation_penalty: Tensor | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -40,9 +40,10 @@ class StackModel(Model):
         labels: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        **embedding: Any,  # what else the embedder takes
     ) -> Output:
         with captured(self, output_hidden_states, output_attentions) as seen:
-            hidden = self.stack.run(self.stack.embed(inputs), attention_mask=attention_mask)
+            hidden = self.stack.run(self.stack.embed(inputs, **embedding), attention_mask=attention_mask)
         out: Output = self.head(hidden, HeadInputs(labels=labels, attention_mask=attention_mask))
         if seen is not None:
             out.hidden_states = (
