@@ -16,8 +16,8 @@ SENTENCES = {
         "图片只有 {width} × {height} 像素；自编码器要求每边至少 {scale} 像素。",
     ),
     "shrunk": (
-        "The picture is {width} × {height} pixels; it is drawn on at {new_width} × {new_height}, the multiples of {scale} "
-        "below it.",
+        "The picture is {width} × {height} pixels; it is taken as {new_width} × {new_height}, the multiples of {scale} "
+        "below that.",
         "图片是 {width} × {height} 像素；将按 {new_width} × {new_height} 处理，即不超过它的 {scale} 的倍数。",
     ),
     "tensor": (
@@ -72,10 +72,11 @@ SENTENCES = {
     "needs_mask": (
         "This UNet was trained to fill in pictures: it reads {channels} channels, the latent's, a mask and the masked "
         "picture. Give image= and mask_image=.",
-        "这个 UNet 是为补全图片训练的：它读取 {channels} 个通道，即潜变量、遮罩和被遮的图片。请给出 image= 和 mask_image=。",
+        "这个 UNet 是为补全图片训练的：它读取 {channels} 个通道，即潜变量、遮罩和被遮的图片。"
+        "请给出 image= 和 mask_image=。",
     ),
     "no_steps": (
-        "With strength {strength:g} none of the {steps} steps is left: give more steps, or strength {least:g} at least.",
+        "With strength {strength:g} none of the {steps} steps is left: ask for more, or for strength {least:g}.",
         "强度为 {strength:g} 时，{steps} 步中一步也不剩：请增加步数，或令强度至少为 {least:g}。",
     ),
     "not_numbers": (
@@ -98,8 +99,14 @@ SENTENCES = {
         "The UNet listens to states of width {unet}, and the text encoder's are {text}: they do not belong together.",
         "UNet 读取宽度为 {unet} 的文字状态，而文字编码器的宽度是 {text}：二者不配套。",
     ),
+    "no_words": (
+        "A single file has no tokenizer in it, and there is none in {path}: put CLIP's vocab.json and merges.txt "
+        "there, or say where they are with vocab=. Until then it draws from prompt_embeds only.",
+        "单个文件中没有分词器，{path} 里也没有：请把 CLIP 的 vocab.json 和 merges.txt 放进去，或用 vocab= 指明位置。"
+        "在此之前只能用 prompt_embeds 绘图。",
+    ),
     "ckpt": (
-        "{path} is a pickle, which can run code when it is opened, and is not read. Get the model as .safetensors: most "
+        "{path} is a pickle, which can run code when it is opened: it is not read. Get the model as .safetensors; most "
         "authors publish it beside the .ckpt, or convert the file in a place you trust.",
         "{path} 是 pickle 文件，打开时可能运行代码，因此不读取。请取得 .safetensors 版本：多数作者会与 .ckpt 一同发布；"
         "或在你信任的环境中转换。",

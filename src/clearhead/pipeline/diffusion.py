@@ -17,6 +17,7 @@ from clearhead.generate.diffusion import DrawingStep, Guidance, Scheduler, other
 from clearhead.hub.config import read_options
 from clearhead.hub.diffusers_folder import INPAINT, SCHEDULER_CONFIG, TEXT, index_of, read_parts, save_parts
 from clearhead.hub.diffusers_parts import load_part
+from clearhead.hub.ldm import load_single_file
 from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.models.autoencoder_kl import Autoencoder
@@ -26,7 +27,7 @@ from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.draw_options import DrawOptions
 from clearhead.pipeline.drawing import Drawing
 from clearhead.pipeline.picture_texts import encode_texts, texts_of
-from clearhead.text import Tokenizer, load_tokenizer
+from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
 
 log = logging.getLogger("clearhead")
 USUAL_LATENT = 64  # the side of a latent where a file does not say it
@@ -46,7 +47,7 @@ class DiffusionPipeline(Pipeline):
         unet: UNet,
         vae: Autoencoder,
         text_encoder: Model,
-        tokenizer: Tokenizer,
+        tokenizer: Tokenizer | None,
         scheduler: Scheduler,
         name: str = "",
         settings: dict[str, Any] | None = None,
@@ -82,11 +83,35 @@ class DiffusionPipeline(Pipeline):
         text_encoder = hub.load_model(parts["text_encoder"], "features", dtype, device, strict=strict)
         scheduler = read_scheduler(index.parts["scheduler"][1], read_options(parts["scheduler"] / SCHEDULER_CONFIG))
         assert isinstance(unet, UNet) and isinstance(vae, Autoencoder)
-        return cls(unet, vae, text_encoder, load_tokenizer(parts["tokenizer"]), scheduler, name, index.settings)
+        return cls(unet, vae, text_encoder, load_tokenizer(parts["tokenizer"], "clip"), scheduler, name, index.settings)
+
+    @classmethod
+    def from_file(
+        cls,
+        path: Path,
+        vocab: Path | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
+    ) -> DiffusionPipeline:
+        """From one safetensors file with the original names. Its words are not in it.
+
+        vocab   a folder with CLIP's tokenizer; by default the file's own, or tokenizer/ in it
+        """
+        parts = load_single_file(path, dtype, device)
+        places = [path.parent, path.parent / "tokenizer"] if vocab is None else [vocab, vocab / "tokenizer"]
+        found = next((place for place in places if has_tokenizer(place)), None)
+        if found is None and vocab is not None:
+            raise CheckpointError(say("drawing.no_words", path=vocab))
+        if found is None:
+            log.warning(say("drawing.no_words", path=path.parent))
+        tokenizer = None if found is None else load_tokenizer(found, "clip")
+        scheduler = read_scheduler("PNDMScheduler", parts.scheduler)
+        return cls(parts.unet, parts.vae, parts.text_encoder, tokenizer, scheduler, str(path))
 
     @property
     def tokenizer(self) -> Tokenizer:
-        assert isinstance(self.codec, Tokenizer)
+        if not isinstance(self.codec, Tokenizer):
+            raise InputError(say("drawing.no_words", path=Path(self.name).parent))
         return self.codec
 
     @property

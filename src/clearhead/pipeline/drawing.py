@@ -46,7 +46,10 @@ class Drawing:
         self.strength = options.strength or (FROM_PICTURE if mask_image is None else WITH_MASK)
         self.timesteps = self._timesteps(image is not None)
         pixels = None if image is None else self._pixels(image, latents)
-        picture = None if pixels is None else self._encoded(pixels)
+        if is_latent(image, pipe.latent_channels):
+            picture = self._for_each(image.to(device=self.device, dtype=self.dtype))
+        else:
+            picture = None if pixels is None else self._encoded(pixels)
         self.noise = self._noise(latents, picture)
         self.latents = self._first_latents(picture, mask_image is not None)
         self.beside, self.kept = self._inpainting(pixels, picture, mask_image)
@@ -106,14 +109,13 @@ class Drawing:
     def _pixels(self, image: Any, latents: Tensor | None) -> Tensor | None:
         """None where latents were given in place of pixels."""
         if is_latent(image, self.pipe.latent_channels):
-            return None if not self.pipe.fills_in else self._no_pixels()
+            if self.pipe.fills_in:  # it has to be masked as a picture
+                raise InputError(say("drawing.tensor", shape=str(tuple(image.shape))))
+            return None
         size = self._size()
         if size is None and latents is not None and latents.ndim == 4:  # they decide the size
             size = (latents.shape[-1] * self.pipe.scale, latents.shape[-2] * self.pipe.scale)
         return to_pixels(image, self.pipe.scale, size).to(self.device)
-
-    def _no_pixels(self) -> Tensor:
-        raise InputError(say("drawing.tensor", shape=str(("…", self.pipe.latent_channels, "…", "…"))))
 
     def _encoded(self, pixels: Tensor) -> Tensor:
         """The latents of pictures: the autoencoder's mean, so that the same picture is always the same latent."""

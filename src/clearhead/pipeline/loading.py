@@ -14,6 +14,7 @@ import torch
 from clearhead import hub, zoo
 from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.hub.adapter import base_of, is_adapter, load_adapted
+from clearhead.hub.ldm import is_single_file
 from clearhead.models import Family, Model
 from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.retrieval import with_store
@@ -58,7 +59,8 @@ def load(
     """Load a model and its codec, as the pipeline for what its family reads.
 
     where            a folder, a shipped name ("random-gpt2"), a hub id ("openai-community/gpt2"), a file of fastai's
-                     ("model.pth"), or of word vectors in GloVe's or word2vec's format ("glove.txt", "vectors.bin")
+                     ("model.pth"), Stable Diffusion as one file ("v1-5.safetensors"), or a file of word vectors in
+                     GloVe's or word2vec's format ("glove.txt", "vectors.bin")
     task             which head; by default the checkpoint's own
     dtype            "float32", "bfloat16" …; by default as stored
     device           where to put it; by default the CPU
@@ -68,7 +70,8 @@ def load(
                      somebody's own head, a class or family that has to be guessed
     quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
                      "auto": measure this machine and choose (hub/precision.py)
-    vocab            of a file of fastai's: its words, a JSON list; by default vocab.json beside it
+    vocab            of a file of fastai's: its words, a JSON list; by default vocab.json beside it. Of Stable Diffusion
+                     as one file: the folder of its tokenizer, by default the file's own
     store            of a model that retrieves (RETRO): where it looks passages up, a store or its folder
     """
     if store is not None:
@@ -79,6 +82,8 @@ def load(
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
     if name and hub.is_fastai_file(hub.user_path(name)):
         return _fastai(hub.user_path(name), vocab, task, dtype, device, quantize)
+    if name and is_single_file(hub.user_path(name)):
+        return _single_file(hub.user_path(name), vocab, task, kind, place, quantize)
     if vocab is not None:
         raise InputError(f"vocab= is for a file of fastai's ({', '.join(hub.FASTAI_SUFFIXES)}); {name!r} is none.")
     card = zoo.cards().get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
@@ -120,6 +125,21 @@ def _parts(
 
     _check_drawing(str(root), task, quantize)
     return DiffusionPipeline.from_parts(root, name, dtype, device, strict)
+
+
+def _single_file(
+    path: Path,
+    vocab: str | os.PathLike[str] | None,
+    task: str | None,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    quantize: str | None,
+) -> Any:
+    """Stable Diffusion as one file, with the folder of its tokenizer."""
+    from clearhead.pipeline.diffusion import DiffusionPipeline
+
+    _check_drawing(str(path), task, quantize)
+    return DiffusionPipeline.from_file(path, None if vocab is None else hub.user_path(vocab), dtype, device)
 
 
 def _check_drawing(name: str, task: str | None, quantize: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from clearhead.messages import say
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+log = logging.getLogger("clearhead")
 
 
 def as_pillow(raw: Any, mode: str) -> Image:
@@ -82,6 +85,9 @@ def _rounded(size: tuple[int, int], scale: int) -> tuple[int, int]:
     width, height = (side - side % scale for side in size)
     if not width or not height:
         raise InputError(say("drawing.small", width=size[0], height=size[1], scale=scale))
+    if (width, height) != tuple(size):
+        names = {"width": size[0], "height": size[1], "new_width": width, "new_height": height}
+        log.warning(say("drawing.shrunk", scale=scale, **names))
     return width, height
 
 
