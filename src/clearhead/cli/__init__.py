@@ -11,6 +11,7 @@ from clearhead.cli import (
     answer,
     bench,
     classify,
+    draw,
     embed,
     evaluate,
     explain,
@@ -52,7 +53,7 @@ _VERBS = {
     "Use a model": {
         "generate": generate, "classify": classify, "tag": tag, "answer": answer, "translate": translate,
         "summarize": summarize, "search": search, "fill": fill, "embed": embed,
-        "vectors": vectors, "index": index,
+        "vectors": vectors, "index": index, "draw": draw,
     },
     "Look inside": {
         "walk": walk, "explain": explain, "next": next_token, "tokenize": tokenize, "models": models, "studio": studio,

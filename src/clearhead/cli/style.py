@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clearhead.cli.standard_streams import can_write
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,5 +124,8 @@ def open_model(name: str, task: str | None = None, **options: Any) -> TextPipeli
     """The same, for a verb that works on texts: an error for a table of words, which has nothing but their vectors."""
     pipe: Any = open_pipeline(name, task, **options)
     from clearhead.pipeline import WordVectors, as_text
+
+    if hasattr(pipe, "draw"):
+        raise InputError(f'{name} draws pictures: clearhead draw "a red apple" -m {name}.')
 
     return as_text(pipe) if isinstance(pipe, WordVectors) and task != "features" else pipe

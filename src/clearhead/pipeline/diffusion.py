@@ -241,7 +241,8 @@ class DiffusionPipeline(Pipeline):
     def decode(self, latents: Tensor) -> Tensor:
         """Pictures of latents as they are drawn: (batch, 3, height, width), from 0 to 1."""
         unscaled = latents.to(self.vae.dtype) / self.vae.config.scaling_factor
-        pixels: Tensor = self.vae.decode(unscaled).sample
+        pixels = self.vae.decode(unscaled).sample
+        assert pixels is not None
         return (pixels / 2 + 0.5).clamp(0, 1)
 
     # ---- files

@@ -46,6 +46,7 @@ class Drawing:
         self.strength = options.strength or (FROM_PICTURE if mask_image is None else WITH_MASK)
         self.timesteps = self._timesteps(image is not None)
         pixels = None if image is None else self._pixels(image, latents)
+        picture: Tensor | None
         if is_latent(image, pipe.latent_channels):
             picture = self._for_each(image.to(device=self.device, dtype=self.dtype))
         else:
@@ -119,9 +120,9 @@ class Drawing:
 
     def _encoded(self, pixels: Tensor) -> Tensor:
         """The latents of pictures: the autoencoder's mean, so that the same picture is always the same latent."""
-        with_type = pixels.to(self.pipe.vae.dtype)
-        latent = self.pipe.vae.encode(with_type).latent_dist.mean * self.pipe.vae.config.scaling_factor
-        return self._for_each(latent.to(self.dtype))
+        latent = self.pipe.vae.encode(pixels.to(self.pipe.vae.dtype)).latent_dist
+        assert latent is not None
+        return self._for_each((latent.mean * self.pipe.vae.config.scaling_factor).to(self.dtype))
 
     def _for_each(self, given: Tensor) -> Tensor:
         """One for every picture that is drawn, of one for all, one for each text, or one for each."""

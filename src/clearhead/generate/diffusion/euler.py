@@ -77,7 +77,7 @@ class EulerScheduler(SigmaScheduler):
 class EulerAncestralConfig(SigmaConfig):
     class_name: ClassVar[str] = "EulerAncestralDiscreteScheduler"
 
-    prediction_type: Literal["epsilon", "v_prediction"] = "epsilon"  # type: ignore[assignment]
+    prediction_type: Literal["epsilon", "v_prediction"] = "epsilon"
 
 
 class EulerAncestralScheduler(EulerScheduler):

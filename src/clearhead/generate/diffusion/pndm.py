@@ -34,7 +34,7 @@ class PNDMConfig(SchedulerConfig):
 
     skip_prk_steps: bool = False
     set_alpha_to_one: bool = False
-    prediction_type: Literal["epsilon", "v_prediction"] = "epsilon"  # type: ignore[assignment]
+    prediction_type: Literal["epsilon", "v_prediction"] = "epsilon"
 
 
 class PNDMScheduler(Scheduler):
