@@ -18,7 +18,7 @@ FLOORS = [
     {"files", "schema", "units"},
     {"codec", "generation_options", "native"},
     {"nn"},
-    {"models", "text"},
+    {"models", "text", "image"},
     {"hub"},
     {"generate", "zoo"},
     {"retrieval"},
@@ -164,6 +164,7 @@ def test_the_core_needs_no_extras():
         "lancedb",
         "pyarrow",
         "ray",
+        "PIL",
     ]
     code = (
         f"import sys\nfor name in {banned!r}: sys.modules[name] = None\n"
@@ -200,7 +201,7 @@ def test_links_lead_somewhere(name):
 
 def test_architecture_names_real_files():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = "nn|models|hub|generate|retrieval|text|explain|views|zoo|train|studies|server|studio|cli|pipeline"
+    rooms = "nn|models|hub|generate|retrieval|text|image|explain|views|zoo|train|studies|server|studio|cli|pipeline"
     for name in set(re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text)):
         assert (SOURCE / name).exists(), name
 

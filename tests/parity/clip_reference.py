@@ -12,7 +12,7 @@ transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
 
 CLASSES = {
-    "clip contrastive": transformers.CLIPModel,
+    "clip features": transformers.CLIPModel,
     "clip image-classification": transformers.CLIPForImageClassification,
     "clip_vision_model features": transformers.CLIPVisionModel,
     "clip_vision_model projection": transformers.CLIPVisionModelWithProjection,
@@ -51,7 +51,7 @@ def reference(kind: str, seed: int, **values: Any) -> Any:
     own = config.vision_config if kind.startswith("clip_vision") else config
     own._attn_implementation = "eager"
     model = shake(CLASSES[kind](own)).eval()
-    if kind == "clip contrastive":
+    if kind == "clip features":
         model.logit_scale.data.fill_(config.logit_scale_init_value)
     return model
 

@@ -26,7 +26,7 @@ def opened(kind, seed, folder, **values):
 
 def inputs(kind, theirs, count=3):
     given = {"pixel_values": pictures(theirs.config, count)}
-    return given | (texts(theirs.config, count) if kind == "clip contrastive" else {})
+    return given | (texts(theirs.config, count) if kind == "clip features" else {})
 
 
 def same_tower(ours, theirs):
@@ -41,7 +41,7 @@ def compare(kind, ours, theirs, given, **options):
     with torch.no_grad():
         a, b = ours(**given, **SEEN, **options), theirs(**given, **SEEN, **options)
         fast = ours(**given, **options)
-    if kind == "clip contrastive":
+    if kind == "clip features":
         for name in ("logits_per_image", "logits_per_text", "text_embeds", "image_embeds"):
             close(a[name], b[name])
             close(fast[name], b[name])
@@ -65,13 +65,13 @@ def test_outputs_and_inner_tensors(kind, seed, tmp_path):
     assert f"{ours.family.name} {ours.task}" == kind
     given = inputs(kind, theirs)
     compare(kind, ours, theirs, given)
-    if kind == "clip contrastive":  # other numbers of texts and pictures, and nothing hidden
+    if kind == "clip features":  # other numbers of texts and pictures, and nothing hidden
         given = {"input_ids": given["input_ids"][:2], "pixel_values": pictures(theirs.config, 5)}
         compare(kind, ours, theirs, given)
 
 
 @pytest.mark.parametrize("size", [(17, 11), (6, 6), (25, 25)])
-@pytest.mark.parametrize("kind", ["clip contrastive", "clip_vision_model projection"])
+@pytest.mark.parametrize("kind", ["clip features", "clip_vision_model projection"])
 def test_pictures_of_another_size(kind, size, tmp_path):
     theirs, ours = opened(kind, 2, tmp_path)
     given = inputs(kind, theirs) | {"pixel_values": pictures(theirs.config, 3, size)}
@@ -81,10 +81,10 @@ def test_pictures_of_another_size(kind, size, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("kind", ["clip contrastive", "clip image-classification"])
+@pytest.mark.parametrize("kind", ["clip features", "clip image-classification"])
 def test_loss_and_gradients(kind, seed, tmp_path):
     theirs, ours = opened(kind, seed, tmp_path)
-    learns = {"return_loss": True} if kind == "clip contrastive" else {"labels": torch.tensor([0, 2, 1])}
+    learns = {"return_loss": True} if kind == "clip features" else {"labels": torch.tensor([0, 2, 1])}
     given = inputs(kind, theirs) | learns
     losses = [model(**given).loss for model in (ours, theirs)]
     close(*losses)
@@ -117,8 +117,8 @@ def test_saved_here_opens_there(kind, seed, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision(dtype, tmp_path):
-    theirs, _ = opened("clip contrastive", 0, tmp_path)
-    given = inputs("clip contrastive", theirs)
+    theirs, _ = opened("clip features", 0, tmp_path)
+    given = inputs("clip features", theirs)
     half = hub.load_model(tmp_path, dtype=dtype)(**given, return_loss=True)
     want = theirs.to(getattr(torch, dtype))(**given, return_loss=True)
     assert half.logits_per_text.dtype == want.logits_per_text.dtype
@@ -128,10 +128,10 @@ def test_half_precision(dtype, tmp_path):
 
 
 def test_the_scale_is_clamped_in_training_only(tmp_path):
-    theirs, ours = opened("clip contrastive", 0, tmp_path)
+    theirs, ours = opened("clip features", 0, tmp_path)
     for model in (theirs, ours.head):
         model.logit_scale.data.fill_(6.0)
-    given = inputs("clip contrastive", theirs)
+    given = inputs("clip features", theirs)
     close(ours(**given).logits_per_text, theirs(**given).logits_per_text)
     cosines = ours(**given).logits_per_text / math.exp(6)
     out = ours.train()(**given, return_loss=True)
@@ -141,8 +141,8 @@ def test_the_scale_is_clamped_in_training_only(tmp_path):
 
 
 def test_one_side_alone(tmp_path):
-    theirs, ours = opened("clip contrastive", 0, tmp_path)
-    given = inputs("clip contrastive", theirs)
+    theirs, ours = opened("clip features", 0, tmp_path)
+    given = inputs("clip features", theirs)
     both = ours(**given)
     pixels = given.pop("pixel_values")
     text, image = ours(**given), ours(pixel_values=pixels)
@@ -158,8 +158,8 @@ def test_one_side_alone(tmp_path):
 
 
 def test_trace_names(tmp_path):
-    theirs, ours = opened("clip contrastive", 2, tmp_path)
-    given = inputs("clip contrastive", theirs)
+    theirs, ours = opened("clip features", 2, tmp_path)
+    given = inputs("clip features", theirs)
     with ch.trace(ours, "text.layers.0.attention.weights", "vision.layers.0.attention.weights", "logits") as seen:
         out = ours(**given)
     patches = ours.vision.embed.positions.length
@@ -174,7 +174,7 @@ def test_trace_names(tmp_path):
 
 def test_old_files(tmp_path):
     """A second copy of each tower's options, which counts; position counters among the tensors."""
-    theirs, ours = opened("clip contrastive", 1, tmp_path)
+    theirs, ours = opened("clip features", 1, tmp_path)
     raw = json.loads((tmp_path / "config.json").read_text())
     for name in ("text_config", "vision_config"):
         raw[f"{name}_dict"] = raw[name]
@@ -186,7 +186,7 @@ def test_old_files(tmp_path):
     }
     save_file(tensors, path, metadata={"format": "pt"})
     again = hub.load_model(tmp_path)
-    given = inputs("clip contrastive", theirs)
+    given = inputs("clip features", theirs)
     assert torch.equal(again(**given).logits_per_text, ours(**given).logits_per_text)
     assert "text_config_dict" not in again.config.to_dict()
 
@@ -202,7 +202,7 @@ def test_wrong_configurations(tmp_path, caplog):
         ClipConfig.from_dict({"vision_config": {"use_rope": True}})
     with pytest.raises(ConfigError, match="depth_scale"):
         ClipConfig.from_dict({"vision_config": {"depth_scale": 3}}, strict=True)
-    opened("clip contrastive", 0, tmp_path)
+    opened("clip features", 0, tmp_path)
     raw = json.loads((tmp_path / "config.json").read_text())
     raw["vision_config"]["depth_scale"] = 3
     (tmp_path / "config.json").write_text(json.dumps(raw))
@@ -215,7 +215,7 @@ def test_wrong_configurations(tmp_path, caplog):
 
 
 def test_a_missing_part_is_named(tmp_path):
-    opened("clip contrastive", 0, tmp_path)
+    opened("clip features", 0, tmp_path)
     path = tmp_path / "model.safetensors"
     tensors = {name: tensor for name, tensor in load_file(path).items() if name != "logit_scale"}
     save_file(tensors, path, metadata={"format": "pt"})
@@ -232,7 +232,7 @@ def test_first_weights(tmp_path):
     ours = family("clip").make(config)
     hub.save_model(ours, tmp_path)
     mine = load_file(tmp_path / "model.safetensors")
-    theirs = CLASSES["clip contrastive"](CLASSES["clip contrastive"].config_class.from_pretrained(tmp_path))
+    theirs = CLASSES["clip features"](CLASSES["clip features"].config_class.from_pretrained(tmp_path))
     for name, tensor in theirs.state_dict().items():
         assert mine[name].shape == tensor.shape
         if tensor.numel() > 500:

@@ -121,10 +121,11 @@ class BatchJob:
     def write(self, files: FileArguments, cells: Cells, as_json: bool) -> None:
         """A row for each, into a file."""
         from clearhead.hub.fingerprint import fingerprint
+        from clearhead.text import Tokenizer
 
         assert files.out is not None
-        tokenizer = None if self.pipe.codec is None else self.pipe.tokenizer
-        weights = fingerprint(self.pipe.model, tokenizer, self.pipe.sentence)
+        tokenizer = self.pipe.tokenizer if isinstance(self.pipe.codec, Tokenizer) else None
+        weights = fingerprint(self.pipe.model, tokenizer, getattr(self.pipe, "sentence", None))
         job = {"verb": self.verb, "model": self.model, "weights": weights, "input": self.rows.digest,
                "options": self.options | {"columns": list(self.rows.chosen)}}  # fmt: skip
         count = self.rows.count

@@ -11,6 +11,7 @@ import typer
 from clearhead.cli.batch_job import BatchJob, Read, Show
 from clearhead.cli.loading import CLASSIFIER, MASKED, LoadOptions
 from clearhead.cli.options import with_group
+from clearhead.cli.picture_inputs import check_kind, classify_pictures, model_for_pictures
 from clearhead.cli.predictions import check_out
 from clearhead.cli.style import MODEL_HELP, out
 from clearhead.cli.texts import TEXTS_HELP, FileArguments, check_argument, read_texts
@@ -45,11 +46,12 @@ def command(
     loading: LoadOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print all labels and scores as JSON.")] = False,
 ) -> None:
-    """Say which label fits a text, and how sure the model is.
+    """Say which label fits a text or a picture, and how sure the model is.
 
     With a model that was trained to classify (clearhead train classification),
     or, with --labels, with any language model: it ranks the labels by how
-    likely it finds them in a sentence after the text (zero-shot).
+    likely it finds them in a sentence after the text (zero-shot). A CLIP does
+    the same for pictures, which are given by their paths.
 
     Examples:
 
@@ -58,6 +60,8 @@ def command(
       clearhead classify "How long will it rain?" -m intents
 
       clearhead classify "The king rode away." --labels "a story,a recipe,news"
+
+      clearhead classify photo.jpg --labels cat,dog -m openai/clip-vit-base-patch32
 
       clearhead classify --file reviews.csv --column text --out labelled.csv
     """
@@ -70,8 +74,10 @@ def command(
     custom_labels = _labels(labels, label)
     if template is not None and custom_labels is None:
         raise InputError("--template is the sentence for labels of your own: it goes with --labels or --label.")
-    name = model or (CLASSIFIER if custom_labels is None else MASKED)
-    pipe = loading.load(name, CLASSIFIER if custom_labels is None else MASKED)
+    default = CLASSIFIER if custom_labels is None else MASKED
+    name = model_for_pictures(texts, model) or default
+    pipe = loading.load(name, default, pictures=True)
+    check_kind(pipe, texts)
     options: dict[str, Any] = {"labels": custom_labels, "template": template}
     options = {key: value for key, value in options.items() if value is not None}
 
@@ -84,7 +90,11 @@ def command(
             if pair is None
             else [pair] * len(first)
         )
+        if isinstance(pipe, ClipPipeline | PicturePipeline):
+            return [scored[:top_k] for scored in classify_pictures(pipe, first, second, options)]
         return [scored[:top_k] for scored in pipe.classify(first, second, **options)]
+
+    from clearhead.pipeline import ClipPipeline, PicturePipeline
 
     job = BatchJob(
         "classify", "Classifying", name, pipe, rows, predict, _plain, options | {"pair": pair, "top_k": top_k}

@@ -9,6 +9,7 @@ import typer
 from clearhead.cli.batch_job import INTERRUPTED, BatchJob, Read
 from clearhead.cli.loading import ENCODER, LoadOptions
 from clearhead.cli.options import with_group
+from clearhead.cli.picture_inputs import check_kind, embed_inputs, model_for_pictures
 from clearhead.cli.predictions import check_out
 from clearhead.cli.style import MODEL_HELP, note, out, print_json
 from clearhead.cli.texts import TEXTS_HELP, FileArguments, read_texts
@@ -25,7 +26,9 @@ PAIRS = 15
 def command(
     *,
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT …", help=TEXTS_HELP)] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL_HELP)] = ENCODER,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help=f"{MODEL_HELP} Default: {ENCODER}.", show_default=False)
+    ] = None,
     pooling: Annotated[str | None, typer.Option(help="mean, cls, max, lasttoken …; default: the model's own.")] = None,
     normalize: Annotated[
         bool | None, typer.Option("--normalize/--raw", help="To unit length or not; default: the model's own.")
@@ -37,12 +40,15 @@ def command(
     """Turn texts into vectors, and show which are alike (cosine).
 
     Works with Sentence-BERT folders, which say how to pool, and with any
-    encoder or decoder. Up to eight texts are compared each with each; of more,
-    the nearest pairs are shown.
+    encoder or decoder; with a CLIP, for texts and for pictures, which are given
+    by their paths. Up to eight are compared each with each; of more, the
+    nearest pairs are shown.
 
     Examples:
 
       clearhead embed "a cat" "a kitten" "stock prices"
+
+      clearhead embed photo.jpg "a cat" "a dog" -m openai/clip-vit-base-patch32
 
       clearhead embed - < sentences.txt
 
@@ -50,10 +56,16 @@ def command(
     """
     rows = read_texts(texts, files, "embed", example='"a cat" "a kitten"')
     check_out(files, rows)
-    pipe = loading.load(model, ENCODER, task="features")
+    model = model_for_pictures(texts, model) or ENCODER
+    pipe = loading.load(model, ENCODER, task="features", pictures=True)
+    check_kind(pipe, texts, takes_texts=True)
 
     def predict(read: list[Read], _: list[int]) -> list[Any]:
+        if isinstance(pipe, ClipPipeline | PicturePipeline):
+            return list(embed_inputs(pipe, [text for (text,) in read], pooling, normalize).float().cpu())
         return list(pipe.embed([text for (text,) in read], pooling=pooling, normalize=normalize).float().cpu())
+
+    from clearhead.pipeline import ClipPipeline, PicturePipeline
 
     options = {"pooling": pooling, "normalize": normalize}
     job = BatchJob("embed", "Embedding", model, pipe, rows, predict, _plain, options)

@@ -30,9 +30,14 @@ class LoadOptions:
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None
 
-    def load(self, name: str, fallback: str = "", task: str | None = None) -> TextPipeline:
-        """fallback: the shipped model that would do, for who has no network."""
-        return open_model(name, task, dtype=self.dtype, device=self.device, revision=self.revision, fallback=fallback)
+    def load(self, name: str, fallback: str = "", task: str | None = None, pictures: bool = False) -> TextPipeline:
+        """
+        fallback   the shipped model that would do, for who has no network
+        pictures   the verb takes models that read pictures, too
+        """
+        return open_model(
+            name, task, pictures, dtype=self.dtype, device=self.device, revision=self.revision, fallback=fallback
+        )
 
 
 def named(model: str | None, kind: str, recipe: str, data: str, example: str) -> str:

@@ -1,22 +1,20 @@
-"""clearhead search: the texts nearest in meaning to a query, in a file or a folder."""
+"""clearhead search: the texts nearest in meaning to a query, in a file or a folder; or the pictures of a folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.batch_job import INTERRUPTED, BatchJob, Read
 from clearhead.cli.loading import ENCODER, LoadOptions
 from clearhead.cli.options import with_group
-from clearhead.cli.style import MODEL_HELP, note, out, print_json
-from clearhead.cli.texts import STANDARD_INPUT, check_argument, rows_of_list
+from clearhead.cli.picture_inputs import may_hold_pictures, reads_pictures
+from clearhead.cli.style import MODEL_HELP, out, print_json
+from clearhead.cli.texts import STANDARD_INPUT, check_argument
 from clearhead.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from clearhead.cli.vector_cache import VectorCache
     from clearhead.pipeline import TextPipeline
 
@@ -39,11 +37,12 @@ def command(
     loading: LoadOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print texts, scores and places as JSON.")] = False,
 ) -> None:
-    """Find texts by their meaning: those whose vectors are nearest to the query's (cosine).
+    """Find texts or pictures by their meaning: those whose vectors are nearest to the query's (cosine).
 
     Looks at every line of a file, every row of a table (--column), or every
-    paragraph of the .txt, .md and .rst files in a folder. Vectors are kept, so
-    that the next search in the same place reads only what is new.
+    paragraph of the .txt, .md and .rst files in a folder; with a CLIP, at every
+    picture of a folder. Vectors are kept, so that the next search in the same
+    place reads only what is new. Query and place may be given in either order.
 
     Examples:
 
@@ -51,18 +50,29 @@ def command(
 
       clearhead search "how do I train on two GPUs" docs/ --top-k 3
 
+      clearhead search pictures/ "a red car" -m openai/clip-vit-base-patch32
+
       clearhead search "late delivery" reviews.csv --column text --json
     """
     check_argument(query, "query")
     if not keep and cache is not None:
         raise InputError("--cache says where vectors are kept, and --no-keep that none are. Leave one out.")
     from clearhead.cli.passages import read_passages
+    from clearhead.cli.picture_search import check_text_place, search_pictures
+    from clearhead.cli.vector_cache import vectors_of
 
-    passages = read_passages(where, column, encoding)
-    pipe = loading.load(model, ENCODER, task="features")
+    if not Path(where).expanduser().exists() and Path(query).expanduser().exists() and where != STANDARD_INPUT:
+        query, where = where, query
+    passages = None if may_hold_pictures(where) else read_passages(where, column, encoding)
+    pipe = loading.load(model, ENCODER, task="features", pictures=True)
+    if reads_pictures(pipe):
+        search_pictures(pipe, model, query, where, top_k, _cache_folder(cache) if keep else None, as_json)
+        return
+    check_text_place(pipe, where)
+    passages = passages or read_passages(where, column, encoding)
     texts = [passage.text for passage in passages]
     kept = _cache(pipe, where, cache) if keep and where != STANDARD_INPUT else None
-    hits = pipe.search(query, texts, top_k=top_k, vectors=_vectors(pipe, model, texts, kept))
+    hits = pipe.search(query, texts, top_k=top_k, vectors=vectors_of(pipe, model, texts, texts, kept))
     if as_json:
         results = [
             {
@@ -81,41 +91,17 @@ def command(
         out().print(line)
 
 
+def _cache_folder(folder: Path | None) -> Path:
+    from clearhead.files import cache_folder
+
+    return cache_folder("vectors") if folder is None else folder.expanduser()
+
+
 def _cache(pipe: TextPipeline, where: str, folder: Path | None) -> VectorCache:
     from clearhead.cli.vector_cache import VectorCache
-    from clearhead.files import cache_folder
     from clearhead.hub.fingerprint import fingerprint
-
-    place = cache_folder("vectors") if folder is None else folder.expanduser()
     from clearhead.text import Tokenizer
 
     tokenizer = pipe.codec if isinstance(pipe.codec, Tokenizer) else None  # ELMo and word vectors read words
     model = fingerprint(pipe.model, tokenizer, getattr(pipe, "sentence", None))
-    return VectorCache(place, model, str(Path(where).expanduser().resolve()))
-
-
-def _vectors(pipe: TextPipeline, model: str, texts: list[str], cache: VectorCache | None) -> Tensor:
-    """(texts, width), of unit length: those on disk, and the others computed and kept there."""
-    import torch
-
-    known = {} if cache is None else dict(cache.known)
-    keys = [text.encode() if cache is None else cache.key(text) for text in texts]
-    new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-
-    def predict(read: list[Read], _: list[int]) -> list[Any]:
-        return list(pipe.embed([text for (text,) in read], normalize=True).float().cpu().numpy())
-
-    stopped = False
-    if new:
-        rows = rows_of_list("the texts", list(new.values()))
-        job = BatchJob("search", "Reading", model, pipe, rows, predict, list, {})
-        found, stopped = job.collect()
-        known |= zip(new, (vector for _, vector in found), strict=False)
-    if cache is not None and (found_now := {key: text for key, text in zip(keys, texts, strict=True) if key in known}):
-        same = not new and len(found_now) == len(cache.known)
-        vectors = torch.stack([torch.as_tensor(known[key]) for key in found_now])
-        if not same and cache.write(list(found_now.values()), vectors):
-            note(f"Vectors of {len(found_now):,} texts are kept in {cache.path} (--no-keep keeps none).")
-    if stopped:
-        raise typer.Exit(INTERRUPTED)
-    return torch.stack([torch.as_tensor(known[key]) for key in keys])
+    return VectorCache(_cache_folder(folder), model, str(Path(where).expanduser().resolve()))

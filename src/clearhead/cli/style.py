@@ -120,12 +120,14 @@ def open_pipeline(
     return pipe
 
 
-def open_model(name: str, task: str | None = None, **options: Any) -> TextPipeline:
-    """The same, for a verb that works on texts: an error for a table of words, which has nothing but their vectors."""
+def open_model(name: str, task: str | None = None, pictures: bool = False, **options: Any) -> TextPipeline:
+    """The same, for a verb that works on texts: an error for a table of words, which has nothing but their vectors, and
+    for what reads pictures, unless the verb can show it some."""
     pipe: Any = open_pipeline(name, task, **options)
-    from clearhead.pipeline import WordVectors, as_text
+    from clearhead.pipeline import ClipPipeline, PicturePipeline, WordVectors, as_text
 
     if hasattr(pipe, "draw"):
         raise InputError(f'{name} draws pictures: clearhead draw "a red apple" -m {name}.')
-
-    return as_text(pipe) if isinstance(pipe, WordVectors) and task != "features" else pipe
+    wrong = isinstance(pipe, WordVectors) and task != "features"
+    wrong |= isinstance(pipe, ClipPipeline | PicturePipeline) and not pictures
+    return as_text(pipe) if wrong else pipe

@@ -21,6 +21,7 @@ from clearhead.hub.hdf5 import h5py, write_hdf5
 from clearhead.hub.parts import INDEX
 from clearhead.hub.sentence import SentenceModules, write_sentence
 from clearhead.hub.weights import write_weights
+from clearhead.image.settings import PREPROCESSOR, PROCESSOR
 from clearhead.models import Model
 from clearhead.models.elmo import ElmoConfig
 from clearhead.text import Tokenizer
@@ -170,7 +171,7 @@ def _carry_over(target: Path, temporary: Path, with_tokenizer: bool) -> None:
     """What stands in the old folder and is no part of the model it held (notes, logs, cards) comes along."""
     replaced: tuple[str, ...] = (CONFIG, "model*.safetensors", "model.safetensors.index.json", "pytorch_model*")
     replaced += (f"*{OPTIONS}", f"*{WEIGHTS}") if is_elmo_folder(target) else ()
-    replaced += (*TOKENIZER_FILES, TARGET_FOLDER, VOCABULARY) if with_tokenizer else ()
+    replaced += (*TOKENIZER_FILES, TARGET_FOLDER, VOCABULARY, PREPROCESSOR, PROCESSOR) if with_tokenizer else ()
     for path in sorted(target.iterdir()) if target.is_dir() else ():
         if (temporary / path.name).exists() or any(path.match(pattern) for pattern in replaced):
             continue

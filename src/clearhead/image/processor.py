@@ -138,7 +138,7 @@ def as_list(images: Any) -> list[Any]:
 
 def size_of(picture: Image | np.ndarray) -> tuple[int, int]:
     """(height, width)"""
-    return picture.shape[:2] if isinstance(picture, np.ndarray) else (picture.size[1], picture.size[0])  # type: ignore[return-value]
+    return picture.shape[:2] if isinstance(picture, np.ndarray) else (picture.size[1], picture.size[0])
 
 
 # ---- the steps
@@ -151,7 +151,7 @@ def pixels(image: Any, settings: ImageSettings) -> np.ndarray:
     if array.ndim == 2:
         array = array[:, :, None]
     if settings.do_resize:
-        array = resized(array, target_size(*array.shape[:2], settings.size), settings.resample)
+        array = resized(array, target_size(*size_of(array), settings.size), settings.resample)
     if settings.do_center_crop:
         array = cropped(array, settings.crop_size["height"], settings.crop_size["width"])
     if settings.do_rescale:  # in double precision, then narrowed, as the reference does
@@ -174,8 +174,9 @@ def in_colour(picture: Image | np.ndarray) -> np.ndarray:
             return np.round(alpha * picture[..., :3] + (1 - alpha) * 255).astype(np.uint8)
         return picture
     if "A" in picture.getbands() or picture.info.get("transparency") is not None:
-        picture = picture.convert("RGBA")
-        picture = pillow().alpha_composite(pillow().new("RGBA", picture.size, (255, 255, 255, 255)), picture)
+        white: Image = pillow().new("RGBA", picture.size, (255, 255, 255, 255))
+        white.alpha_composite(picture.convert("RGBA"))
+        picture = white
     return np.asarray(picture.convert("RGB"))
 
 

@@ -36,11 +36,12 @@ def pillow() -> Any:
 
 
 def is_picture(raw: Any) -> bool:
-    """Whether this is a picture, by its kind, or by its ending where it is a path."""
+    """Whether this is a picture, by its kind. A string is one where it ends like one and is a file, or one word."""
     if isinstance(raw, os.PathLike):
         return True
     if isinstance(raw, str):
-        return raw.lower().endswith(PICTURE_SUFFIXES) and "\n" not in raw
+        ends = raw.lower().endswith(PICTURE_SUFFIXES) and not any(sign in raw for sign in "\n\0")
+        return ends and (" " not in raw or Path(raw).expanduser().is_file())
     return isinstance(raw, bytes | np.ndarray) or hasattr(raw, "getbands") or hasattr(raw, "detach")
 
 
@@ -108,8 +109,8 @@ def _decoded(file: io.BytesIO, name: str) -> Image:
     except InputError:
         raise
     except Exception as error:  # whatever a decoder trips over in a file that is not what it says
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise InputError(say("pictures.broken", path=name, reason=reason)) from None
+        why = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise InputError(say("pictures.broken", path=name, reason=why)) from None
 
 
 def _check_size(picture: Image, name: str) -> None:

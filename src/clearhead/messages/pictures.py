@@ -57,6 +57,67 @@ SENTENCES = {
         "them one by one.",
         "处理后的图片大小不同（{sizes}），不能组成一个张量。请设置 do_center_crop，或逐张给出。",
     ),
+    # ---- models
+    "reads_pictures": (
+        "{title} reads pictures, and this is about a text. Load a model that reads texts.",
+        "{title} 读的是图片，而这是关于文本的。请加载读文本的模型。",
+    ),
+    "reads_both": (
+        "{title} compares texts with pictures, and does nothing with a text alone but embed it. Load a model of texts.",
+        "{title} 用来比较文本与图片，对单独的文本只能求向量。请加载文本模型。",
+    ),
+    "text_model": (
+        "{path} is a picture, and {title} reads texts. Name a model that reads pictures: --model, a CLIP folder.",
+        "{path} 是图片，而 {title} 读的是文本。请用 --model 指定读图片的模型，例如 CLIP 文件夹。",
+    ),
+    "name_a_model": (
+        "{path} is a picture, and no model that reads pictures is taken by itself. Name one: --model, a CLIP folder or "
+        "a hub id such as openai/clip-vit-base-patch32.",
+        "{path} 是图片，而没有默认读图片的模型。请用 --model 指定一个：CLIP 文件夹，"
+        "或 openai/clip-vit-base-patch32 这样的 hub id。",
+    ),
+    "picture_model": (
+        "{title} reads pictures: give the path of one, such as photo.jpg, not {text}.",
+        "{title} 读的是图片：请给出图片的路径，例如 photo.jpg，而不是 {text}。",
+    ),
+    "mixed": (
+        "{picture} is a picture and {text} is a text. Give pictures or texts, not both.",
+        "{picture} 是图片，{text} 是文本。请只给图片或只给文本。",
+    ),
+    "no_vectors": (
+        "{title} is loaded for {task}, which gives labels and no vectors.",
+        "{title} 是按 {task} 加载的，它给出标签而不是向量。",
+    ),
+    "no_labels": (
+        "{title} is loaded for {task}, so it has no labels of its own. A whole CLIP ranks labels that are given.",
+        "{title} 是按 {task} 加载的，没有自己的标签。完整的 CLIP 可以对给出的标签排序。",
+    ),
+    "own_labels": (
+        "{title} was trained for labels of its own: leave labels and template out.",
+        "{title} 是按自己的标签训练的：请不要给 labels 和 template。",
+    ),
+    "no_pooling": (
+        "{title} says itself which vector speaks for a picture or a text: leave pooling out.",
+        "{title} 自己决定用哪个向量代表图片或文本：请不要给 pooling。",
+    ),
+    "give_whole_clip": (
+        "{title} reads pictures alone, and a search compares them with words: name a whole CLIP.",
+        "{title} 只读图片，而搜索要把图片与文字比较：请指定完整的 CLIP。",
+    ),
+    "give_labels": (
+        "{title} has no labels of its own: give some (labels), such as cat and dog.",
+        "{title} 没有自己的标签：请给出一些（labels），例如 cat 和 dog。",
+    ),
+    "always_normalized": (
+        "The vectors of {title} have unit length: texts and pictures share directions, not lengths.",
+        "{title} 的向量长度为一：文本和图片共有的是方向，不是长度。",
+    ),
+    "one_query": ("A search takes one text or one picture.", "一次搜索只用一段文本或一张图片。"),
+    "one_of_each": (
+        "A picture is compared with a text, and a text with a picture: give one of each.",
+        "图片与文本比较，文本与图片比较：请各给一个。",
+    ),
+    "none_in_folder": ("There are no pictures in {folder}.", "{folder} 里没有图片。"),
     # ---- preprocessor_config.json
     "no_settings": (
         "{folder} has neither preprocessor_config.json nor processor_config.json, so nothing says how pictures are "

@@ -197,7 +197,7 @@ def init(config: ClipConfig, module: nn.Module) -> None:
 
 def checkpoint_map(config: ClipConfig, task: str) -> CheckpointMap:
     vision = clip_vision.tower_entries(
-        config.vision_config, "vision" if task == "contrastive" else "stack", "vision_model."
+        config.vision_config, "vision" if task == "features" else "stack", "vision_model."
     )
     skipped = (r"(text|vision)_model\.embeddings\.position_ids",)
     if task == "image-classification":
@@ -224,8 +224,8 @@ FAMILY = Family(
     build=build,
     init=init,
     checkpoint_map=checkpoint_map,
-    architectures={"contrastive": "CLIPModel", "image-classification": "CLIPForImageClassification"},
-    default_task="contrastive",
+    architectures={"features": "CLIPModel", "image-classification": "CLIPForImageClassification"},
+    default_task="features",
     modality="text-image",
     parent="clip_text_model",
 )

@@ -18,6 +18,7 @@ from clearhead.schema import Field
 from clearhead.text import Encoding, Tokenizer
 
 if TYPE_CHECKING:
+    from clearhead.pipeline.base import Pipeline
     from clearhead.pipeline.text import TextPipeline
 
 log = logging.getLogger("clearhead")
@@ -83,7 +84,7 @@ def rows_of(model: Model, encoding: Encoding) -> list[Row]:
 
 
 def encode_cut(
-    pipe: TextPipeline, texts: list[str], pairs: list[str] | None = None, limit: int = 0, truncation: str | bool = True
+    pipe: Pipeline, texts: list[str], pairs: list[str] | None = None, limit: int = 0, truncation: str | bool = True
 ) -> list[Row]:
     """Each text (or pair) as a row. One that is too long is cut, and a warning says how many were.
 
@@ -103,7 +104,7 @@ def encode_cut(
     return rows
 
 
-def run_batches(pipe: TextPipeline, rows: Sequence[Row], run: Callable[[TextBatch], Any], batch_size: int) -> list[Any]:
+def run_batches(pipe: Pipeline, rows: Sequence[Row], run: Callable[[TextBatch], Any], batch_size: int) -> list[Any]:
     """`run` over all rows, those of similar length together; one result for each row, in the order of the rows.
 
     run   a batch -> a sequence with a result for each of its rows
@@ -154,7 +155,7 @@ def _of_similar_length(
         yield batch
 
 
-def _padded(pipe: TextPipeline, rows: Sequence[Row], numbers: list[int]) -> TextBatch:
+def _padded(pipe: Pipeline, rows: Sequence[Row], numbers: list[int]) -> TextBatch:
     model, tokenizer = pipe.model, pipe.tokenizer
     chosen = [rows[n] for n in numbers]
     longest = max(len(row["input_ids"]) for row in chosen)

@@ -55,7 +55,7 @@ def classify(
         names = list(pipe.model.config.id2label.values())
         scores = _head_scores(pipe, texts, pairs, batch_size)
     else:
-        names = _checked_labels(labels)
+        names = checked_labels(labels)
         check_template(template)
         if pairs is not None:
             raise InputError("With labels= one text is read at a time: leave the pair out.")
@@ -63,16 +63,16 @@ def classify(
             scores = _entailment(pipe, texts, names, template, batch_size)
         else:
             scores = label_log_probs(pipe, texts, names, template, batch_size).softmax(-1)
-    ranked = [_ranked(names, row) for row in scores.tolist()]
-    return ranked[0] if isinstance(text, str) else ranked
+    found = [ranked(names, row) for row in scores.tolist()]
+    return found[0] if isinstance(text, str) else found
 
 
-def _ranked(names: list[str], scores: list[float]) -> list[ScoredLabel]:
+def ranked(names: list[str], scores: list[float]) -> list[ScoredLabel]:
     scored = [ScoredLabel(name, score) for name, score in zip(names, scores, strict=True)]
     return sorted(scored, key=lambda label: label.score, reverse=True)
 
 
-def _checked_labels(labels: Sequence[str]) -> list[str]:
+def checked_labels(labels: Sequence[str]) -> list[str]:
     names = [label.strip() if isinstance(label, str) else label for label in _LABELS.check(labels)]
     if not names or not all(names) or len(set(names)) < len(names):
         raise InputError(f"labels is {labels!r}; it must be {_LABELS.expected}.")

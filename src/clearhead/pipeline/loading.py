@@ -29,6 +29,8 @@ log = logging.getLogger("clearhead")
 PIPELINES = {
     "text": "clearhead.pipeline.text:TextPipeline",
     "words": "clearhead.pipeline.words:WordPipeline",
+    "image": "clearhead.pipeline.pictures:PicturePipeline",
+    "text-image": "clearhead.pipeline.clip:ClipPipeline",
     "word-vectors": "clearhead.pipeline.word_vectors:WordVectors",
 }
 

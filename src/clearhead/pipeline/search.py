@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clearhead.pipeline.word_vectors import WordVectors
     from clearhead.pipeline.words import WordPipeline
 
-_TOP_K = Field(name="top_k", type=int, default=10, least=1)
+TOP_K = Field(name="top_k", type=int, default=10, least=1)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def search(
     batch_size: int = 32,
 ) -> list[SearchHit] | list[list[SearchHit]]:
     """TextPipeline.search."""
-    top_k = _TOP_K.check(top_k)
+    top_k = TOP_K.check(top_k)
     if isinstance(texts, str):
         raise InputError("The texts to search must be a list of strings; one text is no list.")
     documents = texts_of(texts)
