@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 from clearhead.errors import ClearheadError, ConfigError
@@ -28,6 +29,7 @@ from tests.fork_server import run_python
 
 STEPS = 6
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 48}
+TOWER = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 WORDS = "the a cat dog bird tree house river small large red green sees finds likes and or then slowly today".split()
 
 
@@ -45,6 +47,10 @@ def write_data(folder: Path) -> None:
     (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     rows = [{"text": (text := sentence()), "label": "odd" if len(text) % 2 else "even"} for _ in range(40)]
     (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "pictures").mkdir()
+    for n in range(18):
+        Image.new("RGB", (8, 8), tuple(draw.randrange(256) for _ in range(3))).save(folder / "pictures" / f"{n}.png")
+        (folder / "pictures" / f"{n}.txt").write_text(" ".join(draw.choices(WORDS, k=4)))
 
 
 def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, object]:
@@ -115,6 +121,15 @@ def recipe(kind: str, folder: Path, out: str, **more: object) -> dict[str, objec
             "tokenizer": {"kind": "words", "vocab_size": 40},
             "model": {"family": "awd-lstm", "config": {"emb_sz": 8, "n_hid": 12, "n_layers": 2} | awd},
             "batch": {"size": 7, "length": 9, "gradient_accumulation_steps": 2},
+            "optimizer": adamw,
+        },
+        "pictures": {
+            "objective": {"name": "image-text-contrastive", "image_size": 8},
+            "data": {"train": str(folder / "pictures"), "format": "pictures"},
+            "evaluation": {},
+            "tokenizer": {"kind": "bpe", "vocab_size": 530},
+            "model": {"family": "clip", "config": {"text_config": TOWER, "vision_config": TOWER | {"patch_size": 4}}},
+            "batch": {"size": 7, "length": 12, "gradient_accumulation_steps": 2},
             "optimizer": adamw,
         },
         "lora": {
@@ -218,7 +233,7 @@ def together(jobs: dict[str, dict[str, object]], folder: Path) -> dict[str, list
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[dict[str, object]]]]:
     folder = tmp_path_factory.mktemp("runs")
     write_data(folder)
-    for kind in ("causal", "masked", "seq2seq", "replaced", "unfreezing", "lora", "recurrent"):
+    for kind in ("causal", "masked", "seq2seq", "replaced", "unfreezing", "lora", "recurrent", "pictures"):
         alone(recipe(kind, folder, kind))
     alone(recipe("causal", folder, "one-to-fsdp"), stopped_at=2)
 
@@ -236,6 +251,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list
     jobs |= {
         "replaced-fsdp": job("replaced", "replaced-fsdp"),
         "lora-fsdp": job("lora", "lora-fsdp"),
+        "pictures-ddp": job("pictures", "pictures-ddp"),
+        "pictures-fsdp": job("pictures", "pictures-fsdp"),
         "recurrent-fsdp": job("recurrent", "recurrent-fsdp"),
         "recurrent stopped": job("recurrent", "recurrent-ddp", stopped=[1, 3]),  # every row has a state by then
         "recurrent-ddp": job("recurrent", "recurrent-ddp"),
@@ -274,7 +291,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     "run",
     ["causal-ddp", "causal-fsdp", "masked-ddp", "masked-fsdp", "seq2seq-ddp", "seq2seq-fsdp",
-     "replaced-fsdp", "lora-fsdp", "unfreezing-ddp", "recurrent-ddp", "recurrent-fsdp"],
+     "replaced-fsdp", "lora-fsdp", "unfreezing-ddp", "recurrent-ddp", "recurrent-fsdp",
+     "pictures-ddp", "pictures-fsdp"],
 )  # fmt: skip
 def test_two_processes_train_as_one(runs, run):
     folder, said = runs

@@ -10,6 +10,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
+from PIL import Image
 
 import clearhead as ch
 from clearhead import models
@@ -57,6 +58,10 @@ def data(tmp_path_factory):
     (folder / "questions.json").write_text(json.dumps(squad))
     with (folder / "pairs.jsonl").open("w") as file:
         file.writelines(json.dumps({"anchor": t, "positive": t.replace("The", "A")}) + "\n" for t in texts)
+    (folder / "pictures").mkdir()
+    for n, colour in enumerate(["red", "green", "blue", "white", "black"] * 5):
+        Image.new("RGB", (16 + n, 20), colour).save(folder / "pictures" / f"{n}.png")
+        (folder / "pictures" / f"{n}.txt").write_text(f"a {colour} thing")
     torch.manual_seed(1)
     words = train_tokenizer(texts, "wordpiece", 120, show_progress=False)
     bert = models.family("bert")
@@ -112,6 +117,12 @@ SETTINGS = {
         "model.start={data}/encoder", "batch.size=8", "epochs=1",
     ],
     "sentence-embeddings": ["data.train={data}/pairs.jsonl", "model.start={data}/encoder", "batch.size=16"],
+    "clip": [
+        "data.train={data}/pictures", "data.validation_fraction=0.2", "objective.image_size=16", "batch.size=8",
+        "batch.length=16", "batch.gradient_accumulation_steps=2", "tokenizer.vocab_size=540", "epochs=null", "steps=4",
+        f"model.config.text_config={{{NARROW}, intermediate_size: 64, max_position_embeddings: 16}}",
+        f"model.config.vision_config={{{NARROW}, intermediate_size: 64, patch_size: 8}}",
+    ],
     "distillation": [
         "data.train={data}/text.txt", "data.validation_fraction=0.2", "objective.teacher={data}/encoder",
         "batch.size=8", "steps=4",
@@ -155,6 +166,9 @@ VERBS_OF = {
     ),
     "question-answering": lambda pipe: logits(pipe, "Who?", "The cat.").start_logits.shape[0] == 1,
     "sentence-embeddings": lambda pipe: pipe.embed(["a cat", "a dog"]).norm(dim=-1).allclose(torch.ones(2), atol=1e-4),
+    "clip": lambda pipe: (
+        pipe.similarity(["a red thing", "a blue thing"], Image.new("RGB", (20, 30), "red")).shape == (2, 1)
+    ),
     "distillation": lambda pipe: (
         pipe.model.family.name == "distilbert"
         and pipe.model.config.num_hidden_layers == 1

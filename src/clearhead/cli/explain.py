@@ -44,6 +44,9 @@ def command(
     save: Save = None,
     overwrite: Overwrite = False,
     browse: Browse = False,
+    labels: Annotated[
+        str | None, typer.Option(help="Of a picture and a CLIP: what it chooses among, with commas between.")
+    ] = None,
     task: Annotated[str | None, typer.Option(help="Which head to load; default: the checkpoint's own.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16; default: as stored.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, …")] = None,
@@ -100,6 +103,8 @@ def command(
         check_argument(second, "second text")
     model = model or DEFAULT
     pipe = load(model)
+    if labels is not None:
+        pipe = _with_labels(pipe, labels)
     for param in chosen.params:
         if param.kind == "model" and params[param.name] is not None:
             params[param.name] = load(params[param.name])
@@ -216,3 +221,12 @@ def _possible(param: Setting) -> str:
     )
     only = " For encoder–decoders." if param.encoder_decoder_only else ""
     return f"{only} ({words})" if words else only
+
+
+def _with_labels(pipe: Pipeline, labels: str) -> Pipeline:
+    from clearhead.messages import say
+    from clearhead.pipeline import ClipPipeline
+
+    if not isinstance(pipe, ClipPipeline):
+        raise InputError(say("explain.compares_no_pictures", title=pipe.title))
+    return pipe.with_labels([label.strip() for label in labels.split(",") if label.strip()])

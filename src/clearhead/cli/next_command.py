@@ -19,6 +19,7 @@ _LINES = {
     "classification-distillation": 'classify "Your text here."',
     "gpt-classification": 'classify "_start_Your text here._classify_"',  # its texts stand between tokens of their own
     "gpt-entailment": 'classify "_start_A cat sat._delimiter_An animal sat._classify_"',
+    "image-text-contrastive": "classify photo.jpg --labels cat,dog",
     "tagging": 'tag "Your text here."',
     "question-answering": 'answer "Who sat?" "A cat sat on the mat."',
     "multiple-choice": 'explain prediction "The cat" --set choices="sat., is a number."',

@@ -25,6 +25,7 @@ from clearhead.explain.query_key import QueryKey, query_key
 from clearhead.explain.saliency import Saliency, saliency
 from clearhead.explain.sampling import Sampling, sampling
 from clearhead.explain.similarity import Similarity, similarity
+from clearhead.explain.text_pictures import TextPictureMatrix, text_picture_matrix
 from clearhead.explain.walk import Walk, walk
 from clearhead.explain.word_in_context import WordInContext, WordUse, word_in_context
 from clearhead.explain.word_map import WordMap, word_map
@@ -57,6 +58,7 @@ __all__ = [
     "Saliency",
     "Sampling",
     "Similarity",
+    "TextPictureMatrix",
     "TokenUnit",
     "TopTokens",
     "Walk",
@@ -88,6 +90,7 @@ __all__ = [
     "saliency",
     "sampling",
     "similarity",
+    "text_picture_matrix",
     "top_tokens",
     "walk",
     "word_in_context",

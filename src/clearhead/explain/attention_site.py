@@ -49,7 +49,8 @@ class AttentionSite:
     @property
     def prefix(self) -> str:
         """What the trace names of its stack begin with."""
-        return "" if self.side == "self" else "encoder." if self.side == "encoder" else "decoder."
+        name = self.reading.stack if self.side == "self" else "encoder" if self.side == "encoder" else "decoder"
+        return f"{name}." if name else ""
 
     def tap(self, layer: int, tensor: str) -> str:
         """The name under which a trace knows a tensor of this attention."""
@@ -103,7 +104,8 @@ def attention_site(pipe: Pipeline, text: str, pair: str | None, target: str | No
     if side == "encoder" and target is None and model.language_head is not None:
         target = ""  # nothing needs to be written to see how the text is read
     reading = pipe.read(text, pair, target)
-    stack = model.stacks["encoder"] if side == "encoder" else model.output_stack
+    name = "encoder" if side == "encoder" else reading.stack
+    stack = model.stacks[name] if name else model.output_stack
     queries = reading.target if side in ("decoder", "cross") else reading.units
     keys = reading.target if side == "decoder" else reading.units
     return AttentionSite(pipe, reading, cast(AttentionSide, side), stack, queries, keys)

@@ -29,7 +29,20 @@ def has_tokenizer(pipe: Pipeline) -> Reason:
 
 def reads_text(pipe: Pipeline) -> Reason:
     """Texts, be it as tokens or as whole words."""
-    return None if pipe.reads_text else has_tokenizer(pipe)
+    return None if pipe.reads_text else has_tokenizer(pipe) or _side_by_side(pipe)
+
+
+def _side_by_side(pipe: Pipeline) -> Reason:
+    """Several stacks that read different things: what is asked must be about one of them."""
+    if set(pipe.model.stacks) <= {"", "encoder", "decoder"}:
+        return None
+    return say("explain.reads_side_by_side", title=pipe.title, towers=list(pipe.model.stacks))
+
+
+def compares_texts_with_pictures(pipe: Pipeline) -> Reason:
+    if pipe.model.head.answers == "similarity":
+        return None
+    return say("explain.compares_no_pictures", title=pipe.title)
 
 
 def reads_one_input(pipe: Pipeline) -> Reason:
@@ -77,7 +90,7 @@ def has_attention_or_recurrence(pipe: Pipeline) -> Reason:
 
 
 def has_neurons(pipe: Pipeline) -> Reason:
-    return None if recurrent_layers(pipe.model) else _has_part(pipe, "feedforward")
+    return None if recurrent_layers(pipe.model) else _has_part(pipe, "feedforward") or _side_by_side(pipe)
 
 
 def has_recurrence(pipe: Pipeline) -> Reason:
@@ -111,8 +124,10 @@ def has_probabilities(pipe: Pipeline) -> Reason:
 
 def has_outputs_to_attribute(pipe: Pipeline) -> Reason:
     model = pipe.model
+    if model.head.answers == "similarity":
+        return say("explain.give_it_labels", title=pipe.title)
     labels = model.head.answers == "token-labels" and not model.is_encoder_decoder
-    return None if labels or model.task == "sequence-classification" else has_language_head(pipe)
+    return None if labels or model.head.answers == "label" else has_language_head(pipe)
 
 
 def answers_as_it_stands(pipe: Pipeline) -> Reason:
@@ -136,7 +151,10 @@ def has_kv_cache(pipe: Pipeline) -> Reason:
 
 
 def has_positions(pipe: Pipeline) -> Reason:
-    return say("explain.order_in_state", family=pipe.model.family.title) if recurrent_layers(pipe.model) else None
+    if recurrent_layers(pipe.model):
+        return say("explain.order_in_state", family=pipe.model.family.title)
+    in_a_row = all(stack.embed.reads_tokens for stack in pipe.model.stacks.values())
+    return None if in_a_row else say("explain.places_on_a_grid", family=pipe.model.family.title)
 
 
 def need_sklearn(what: Message) -> None:

@@ -32,6 +32,7 @@ from clearhead.explain.question import Question
 from clearhead.explain.saliency import QUESTION as SALIENCY
 from clearhead.explain.sampling import QUESTION as SAMPLING
 from clearhead.explain.similarity import QUESTION as SIMILARITY
+from clearhead.explain.text_pictures import QUESTION as TEXT_PICTURES
 from clearhead.explain.walk import QUESTION as WALK
 from clearhead.explain.word_in_context import QUESTION as WORD_IN_CONTEXT
 from clearhead.explain.word_map import QUESTION as WORD_MAP
@@ -43,7 +44,7 @@ _ALL = (
     SALIENCY, PATCHING,
     HIDDEN_STATES, COMPARISON, SIMILARITY,
     NEURONS, TOP_TOKENS, NEURON_PROBE, FACTORS, GATES, ECHO,
-    NEXT_TOKEN, SAMPLING, BEAMS, CACHE, PREDICTION, WALK,
+    NEXT_TOKEN, SAMPLING, BEAMS, CACHE, PREDICTION, TEXT_PICTURES, WALK,
     NEIGHBOURS, WORD_MAP, WORD_IN_CONTEXT,
     POSITIONS, PARAMETERS, LENGTH_CURVE,
 )  # fmt: skip

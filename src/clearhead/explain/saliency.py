@@ -172,7 +172,7 @@ def _explained(
     elif words or model.head.answers == "token-labels":
         rows = _places_to_fill(pipe, reading.outputs, outputs)
         positions = list(rows)
-    elif model.task == "sequence-classification":
+    elif model.head.answers == "label":
         if outputs is not None:
             raise InputError(say("explain.one_label_for_all"))
         rows, positions = None, [None]
@@ -203,7 +203,7 @@ def _activation(model: Model) -> Literal["softmax", "sigmoid"] | None:
     config: Any = model.config
     if model.language_head is not None:
         return "softmax"
-    if model.task == "sequence-classification" and (config.num_labels == 1 or config.problem_type == "regression"):
+    if model.head.answers == "label" and (config.num_labels == 1 or config.problem_type == "regression"):
         return None
     return "sigmoid" if config.problem_type == "multi_label_classification" else "softmax"
 

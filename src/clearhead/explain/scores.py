@@ -114,7 +114,7 @@ def answer_scores(pipe: Pipeline) -> AnswerScores:
         return AnswerScores(pipe, "words", "next" if model.is_causal else "hidden")
     if model.task == "next-sentence":
         return AnswerScores(pipe, "label", "label")
-    if model.task == "sequence-classification":
+    if model.head.answers == "label":
         several = model.config.problem_type == "multi_label_classification" or model.config.num_labels == 1
         return AnswerScores(pipe, "label", "label", exclusive=not several)
     if model.task == "token-classification":

@@ -63,7 +63,7 @@ def assign_weights(
                     "the two differ: one of them would be ignored. Save the model with a table for each side, where "
                     "its family has such an option (share_encoder_decoder_embeddings), or remove the one that is old."
                 )
-        parts = entry.to_ours(tensors, [_rows(_parameter(model, name)) for name in entry.ours])
+        parts = entry.to_ours(tensors, [_parameter(model, name).shape[0] for name in entry.ours])
         for name, part in zip(entry.ours, parts, strict=True):
             assign(model, name, part.contiguous() if contiguous else part)
             for other in shared.get(name, ()):
@@ -152,10 +152,6 @@ def _common_dtype(weights: Weights, matches: list[Match]) -> torch.dtype:
 
 def _parameter(model: nn.Module, name: str) -> nn.Parameter:
     return model.get_parameter(name)
-
-
-def _rows(tensor: Tensor) -> int:
-    return tensor.shape[0] if tensor.ndim else 1  # a single number
 
 
 def _absent(model: nn.Module, name: str) -> bool:

@@ -444,4 +444,24 @@ SENTENCES = {
         "There is no published size {name}.{near} `clearhead models` lists them; a loaded model can be asked too.",
         "没有名为 {name} 的已公开规模。{near}`clearhead models` 会列出它们；也可以查看已加载的模型。",
     ),
+    # ---- pictures
+    "reads_side_by_side": (
+        "{title} has towers that read side by side ({towers}), and this is about one. Of CLIP's pictures it can be "
+        "asked with labels: clip.with_labels([…]), or --labels.",
+        "{title} 有并排阅读的塔（{towers}），而这个问题只针对其中一个。对 CLIP 的图片，可以带标签来问："
+        "clip.with_labels([…])，或 --labels。",
+    ),
+    "give_it_labels": (
+        "{title} compares texts with pictures: say which texts it chooses among, clip.with_labels([…]) or --labels "
+        "cat,dog.",
+        "{title} 比较文本与图片：请说明在哪些文本中选择，clip.with_labels([…]) 或 --labels cat,dog。",
+    ),
+    "compares_no_pictures": (
+        "{title} does not compare texts with pictures. A CLIP does.",
+        "{title} 不比较文本与图片。CLIP 才会。",
+    ),
+    "places_on_a_grid": (
+        "{family} reads the patches of a grid, and this is about places in a row.",
+        "{family} 读的是网格中的图块，而这个问题是关于一行中的位置。",
+    ),
 }

@@ -506,4 +506,10 @@ SENTENCES = {
         "{name} is {value}; it must be the name of a model.",
         "{name} 是 {value}；应是一个模型的名称。",
     ),
+    "text-picture-matrix.title": ("Which text fits which picture?", "哪段文本配哪张图片？"),
+    "text-picture-matrix.help": (
+        "Every text with every picture, as CLIP compares them: texts with a semicolon between, and as the second text "
+        "the paths of pictures, or a folder.",
+        "每段文本与每张图片，按 CLIP 的方式比较：文本之间用分号隔开，第二个文本是图片的路径或文件夹。",
+    ),
 }

@@ -22,6 +22,7 @@ class Entry:
     in_body     the published name gets the family's prefix ("bert.", "transformer.") under a task head
     tied_to     our name of the tensor that this one equals when embeddings are tied; then it need not be stored
     flat        the published tensor has a leading axis of one that ours lacks (BART's final_logits_bias)
+    scalar      the published tensor is a single number, ours a row of one
     heads       the published tensor's last axis is split in two: this many heads, and the size of one (XLNet)
     or_else     other published names to read it from, best first; `copies` are also written when saving
     one_tensor  those names stand for one tensor: a file in which they differ is refused
@@ -33,6 +34,7 @@ class Entry:
     theirs: tuple[str, ...]
     transpose: bool = False
     flat: bool = False
+    scalar: bool = False
     heads: int | None = None
     in_body: bool = True
     tied_to: str | None = None
@@ -43,7 +45,7 @@ class Entry:
     wide: bool = False
 
     def to_ours(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        tensors = [t.flatten(-2) if self.heads else t for t in tensors]
+        tensors = [t.flatten(-2) if self.heads else t.reshape(1) if self.scalar else t for t in tensors]
         tensors = [t.t() if self.transpose else t[0] if self.flat else t for t in tensors]
         if len(tensors) == len(sizes) == 1:
             return tensors
@@ -52,15 +54,15 @@ class Entry:
 
     def to_theirs(self, tensors: list[Tensor]) -> list[Tensor]:
         joined = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
-        assert len(self.theirs) == 1 or joined.shape[0] % len(self.theirs) == 0, (
-            "published parts of one entry have equal sizes"
-        )
+        assert joined.shape[0] % len(self.theirs) == 0, "published parts of one entry have equal sizes"
         parts = [joined] if len(self.theirs) == 1 else list(joined.chunk(len(self.theirs)))
         parts = [p.t() if self.transpose else p[None] if self.flat else p for p in parts]
-        return [p.unflatten(-1, (self.heads, -1)) if self.heads else p for p in parts]
+        return [p.unflatten(-1, (self.heads, -1)) if self.heads else p.reshape(()) if self.scalar else p for p in parts]
 
     def shape_here(self, published: tuple[int, ...]) -> tuple[int, ...]:
         """The shape our tensor has, given the published one's."""
+        if self.scalar:
+            return (1,) if published == () else published
         if self.heads:
             if len(published) < 3 or published[-2] != self.heads:
                 return published  # it cannot fit, and is reported as it is
@@ -68,6 +70,8 @@ class Entry:
         return tuple(reversed(published)) if self.transpose else published[1:] if self.flat else published
 
     def shape_there(self, ours: tuple[int, ...]) -> tuple[int, ...]:
+        if self.scalar:
+            return ()
         there = tuple(reversed(ours)) if self.transpose else (1, *ours) if self.flat else ours
         return (*there[:-1], self.heads, there[-1] // self.heads) if self.heads else there
 

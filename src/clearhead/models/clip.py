@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, InputError
 from clearhead.models import clip_text, clip_vision
 from clearhead.models.capture import by_layer, captured, hidden_states_in
-from clearhead.models.checkpoint import CheckpointMap, linear, one
-from clearhead.models.clip_layers import init_tower
+from clearhead.models.checkpoint import CheckpointMap, Entry, linear, one
+from clearhead.models.clip_layers import ProjectionHead, init_tower
 from clearhead.models.clip_text import ClipTextConfig
 from clearhead.models.clip_vision import ClipVisionConfig, ClipVisionModel, PatchMean
 from clearhead.models.config import Config
@@ -65,6 +65,21 @@ class ClipConfig(Config):
             config.odd += inner.odd
         return config
 
+    @classmethod
+    def with_vocabulary(cls, values: Mapping[str, Any], rows: int, special: Mapping[str, int]) -> dict[str, Any]:
+        """It is the text tower's."""
+        own = dict(values.get("text_config") or {})
+        return {**values, "text_config": {"vocab_size": rows} | own | dict(special)}
+
+    @property
+    def vocab_size(self) -> int:
+        return self.text_config.vocab_size
+
+    @property
+    def hidden_size(self) -> int:
+        """Of the text tower, for whoever goes by one width."""
+        return self.text_config.hidden_size
+
     def unknown_option(self, key: str) -> str:
         tower, _, name = key.partition(".")
         return f"{tower}.{getattr(self, tower).unknown_option(name)}" if name else super().unknown_option(key)
@@ -87,18 +102,23 @@ class ContrastiveHead(Head):
         super().__init__()
         self.text = clip_text.projection(config.text_config, config.projection_dim)
         self.vision = clip_vision.projection(config.vision_config, config.projection_dim)
-        self.logit_scale = nn.Parameter(torch.tensor(float(config.logit_scale_init_value)))
+        self.logit_scale = nn.Parameter(torch.tensor([float(config.logit_scale_init_value)]))  # a row of one
 
     def scale(self) -> Tensor:
         """What multiplies the cosines. Training keeps it at 100 or below; a file's own is taken as it is."""
-        if self.training:
-            with torch.no_grad():
-                self.logit_scale.clamp_(max=MOST_SCALE)
-        return self.logit_scale.exp()
+        if not self.training:
+            return self.logit_scale.exp()
+        excess = (self.logit_scale - MOST_SCALE).clamp(min=0).detach()  # it still learns, to come back
+        return (self.logit_scale - excess).exp()
 
-    def compare(self, text: Tensor, images: Tensor) -> Tensor:
+    @torch.no_grad()
+    def hold_scale(self) -> None:
+        """Between two steps of training: the number itself goes no further."""
+        self.logit_scale.clamp_(max=MOST_SCALE)
+
+    def compare(self, text: Tensor, images: Tensor, scale: Tensor) -> Tensor:
         """(texts, pictures), from vectors of unit length."""
-        return tap(self, "logits", text @ images.t() * self.scale())
+        return tap(self, "logits", text @ images.t() * scale)
 
 
 def contrastive_loss(logits: Tensor) -> Tensor:
@@ -165,10 +185,40 @@ class ClipModel(Model):
                     tower.hidden_states = hidden_states_in(seen, side, None) if output_hidden_states else None
                     tower.attentions = by_layer(seen, "attention.weights", side) if output_attentions else None
         if out.text_embeds is not None and out.image_embeds is not None:
-            out.logits_per_text = self.head.compare(out.text_embeds, out.image_embeds)
+            out.scale = self.head.scale()
+            out.logits_per_text = self.head.compare(out.text_embeds, out.image_embeds, out.scale)
             out.logits_per_image = out.logits_per_text.t()
             out.loss = contrastive_loss(out.logits_per_text) if return_loss else None
         return out
+
+
+class LabelHead(Head):
+    """A picture compared with texts that stay: their vectors are the labels."""
+
+    answers = "label"
+    taps = ("logits",)
+    tap_names = {"projection": ""}
+
+    def __init__(self, projection: ProjectionHead, vectors: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.projection = projection
+        self.vectors, self.scale = vectors.detach(), scale.detach()  # (labels, width), and one number
+
+    def forward(self, hidden: Tensor, inputs: HeadInputs) -> Output:
+        images = unit_length(self.projection(hidden, inputs).image_embeds)
+        return Output(logits=tap(self, "logits", images @ self.vectors.to(images).t() * self.scale.to(images)))
+
+
+def with_labels(model: ClipModel, labels: list[str], vectors: Tensor) -> ClipVisionModel:
+    """The vision tower of a model, which keeps its weights, as a classifier.
+
+    vectors   (labels, width), of unit length
+    """
+    config = replace(model.config, id2label=dict(enumerate(labels)), problem_type="single_label_classification")
+    head = LabelHead(model.head.vision, vectors, model.head.scale())
+    classifier = ClipVisionModel(config, model.vision, head)
+    classifier.family, classifier.task = model.family, "image-classification"
+    return classifier.train(model.training)
 
 
 def build(config: ClipConfig, task: str) -> Model:
@@ -212,7 +262,7 @@ def checkpoint_map(config: ClipConfig, task: str) -> CheckpointMap:
         *linear("head.vision.pooler.norm", "vision_model.post_layernorm"),
         one("head.text.output.weight", "text_projection.weight"),
         one("head.vision.output.weight", "visual_projection.weight"),
-        one("head.logit_scale", "logit_scale"),
+        Entry(("head.logit_scale",), ("logit_scale",), scalar=True),
     ]
     return CheckpointMap(tuple(entries), skipped=skipped)
 

@@ -213,6 +213,17 @@ class Config:
                 return getattr(self, field_name)
         raise AttributeError(f"The {self.family} configuration has no option {name!r}.")
 
+    @classmethod
+    def with_vocabulary(
+        cls, values: typing.Mapping[str, Any], rows: int, special: typing.Mapping[str, int]
+    ) -> dict[str, Any]:
+        """The published values of a new model, with what its tokenizer decides.
+
+        rows      of the table of tokens
+        special   bos_token_id and so on
+        """
+        return {cls._key("vocab_size"): rows, **values, **special}
+
     def to_dict(self) -> dict[str, Any]:
         """The published form, with every field written out."""
         out = {self._key(f.name): getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in NO_OPTIONS}

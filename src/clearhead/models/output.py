@@ -22,6 +22,7 @@ class Output:
     logits_per_text: Tensor | None = None
     text_embeds: Tensor | None = None  # in the space that texts and pictures share
     image_embeds: Tensor | None = None
+    scale: Tensor | None = None  # what their cosines are multiplied by
     sample: Tensor | None = None  # (batch, channels, height, width): a UNet's prediction, a decoder's picture
     latent_dist: LatentDistribution | None = None  # what an autoencoder makes of a picture
     start_logits: Tensor | None = None

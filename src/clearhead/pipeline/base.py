@@ -26,12 +26,14 @@ class Reading:
     target   what the decoder reads, from its start token on; empty without one
     written  what is written at each place of the target: its next token. One fewer where the text does not say how
              it goes on, and empty where nothing is written
+    stack    of a model with several stacks that read side by side: the name of the one that reads this
     """
 
     inputs: dict[str, Tensor]
     units: list[Any]  # of one kind: TokenUnit, PatchUnit, NoteUnit
     target: list[Any]
     written: list[WrittenUnit] = field(default_factory=list)
+    stack: str = ""
 
     @property
     def outputs(self) -> list[Any]:

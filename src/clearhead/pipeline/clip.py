@@ -18,7 +18,7 @@ from clearhead.image import ImageProcessor, is_picture, pictures_in
 from clearhead.image.processor import as_list
 from clearhead.messages import say
 from clearhead.models import Model
-from clearhead.models.clip import ClipModel
+from clearhead.models.clip import ClipModel, with_labels
 from clearhead.pipeline.base import Pipeline, Reading
 from clearhead.pipeline.batches import encode_cut, run_batches, texts_of
 from clearhead.pipeline.classify import ScoredLabel, checked_labels, ranked
@@ -45,6 +45,12 @@ class TextImageCodec:
 
     def __init__(self, tokenizer: Tokenizer | None, image_processor: ImageProcessor) -> None:
         self.tokenizer, self.image_processor = tokenizer, image_processor
+
+    @property
+    def target(self) -> Tokenizer:
+        """What names the words of the model's vocabulary."""
+        assert self.tokenizer is not None
+        return self.tokenizer
 
     def __call__(self, raw: Any, /) -> dict[str, Tensor]:
         if is_picture(raw):
@@ -104,9 +110,8 @@ class ClipPipeline(Pipeline):
         their vectors in the published models. Down a column, their softmax is the probability of each text."""
         texts = [texts] if isinstance(texts, str) else list(texts)
         with torch.no_grad():
-            return self.model.head.compare(
-                self.embed_texts(texts, batch_size=batch_size), self.embed_pictures(as_list(images), batch_size)
-            )
+            vectors = self.embed_texts(texts, batch_size=batch_size), self.embed_pictures(as_list(images), batch_size)
+            return self.model.head.compare(*vectors, self.model.head.scale())
 
     def embed(self, inputs: Any, *, normalize: bool | None = None, batch_size: int = 32) -> Tensor:
         """Vectors of unit length: of a text or a picture (width,), of a list of either, or of both, (inputs, width).
@@ -198,6 +203,15 @@ class ClipPipeline(Pipeline):
             for score, n in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
+    def with_labels(self, labels: Sequence[str], template: str | None = None) -> PicturePipeline:
+        """The same model as a classifier of pictures with these labels, its weights shared: what explanations of a
+        picture ask, such as which patches speak for one label and against another."""
+        names = checked_labels(labels)
+        if template is not None:
+            check_template(template)
+        vectors = self.embed_texts(names if template is None else [template.format(name) for name in names])
+        return PicturePipeline(with_labels(self.model, names, vectors), self.image_processor, self.name)
+
     def __call__(self, images: Any, labels: Sequence[str] | None = None, **options: Any) -> Any:
         return self.classify(images, labels, **options)
 
@@ -219,7 +233,9 @@ class ClipPipeline(Pipeline):
             if not is_picture(pair):
                 self._check_text(pair)
             inputs |= self.codec(pair)
-        return Reading({name: t.to(self.model.device) for name, t in inputs.items()}, self.codec.units(raw), [])
+        stack = "vision" if is_picture(raw) else "text"
+        moved = {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
+        return Reading(moved, self.codec.units(raw), [], stack=stack)
 
     def _check_text(self, text: Any) -> None:
         texts_of(text)

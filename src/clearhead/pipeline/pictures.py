@@ -97,7 +97,8 @@ class PicturePipeline(Pipeline):
         logits = run_pictures(
             self.model, self.codec, as_list(images), lambda pixels: self.model(pixel_values=pixels).logits, batch_size
         ).float()
-        several = config.problem_type == "multi_label_classification" or config.num_labels == 1
+        several = config.problem_type == "multi_label_classification"
+        several |= config.num_labels == 1 and config.problem_type is None
         scores = logits.sigmoid() if several else logits.softmax(-1)
         found = [ranked(list(config.id2label.values()), row) for row in scores.tolist()]
         return found[0] if is_one(images) else found

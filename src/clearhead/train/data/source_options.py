@@ -10,7 +10,11 @@ from clearhead.errors import InputError, did_you_mean
 from clearhead.schema import Field, build, fields_of
 from clearhead.train.data.formats import READERS, FileOptions
 
-FORMATS = {name: name for name in READERS} | {"txt": "text", "squad": "json", "parallel": "parallel"}
+FORMATS = (
+    {name: name for name in READERS}
+    | {"txt": "text", "squad": "json"}
+    | {name: name for name in ("parallel", "pictures")}
+)
 _TABLE = ("separator", "header", "quoted")
 MEANT_FOR = {"text": ("documents",), "json": ("key",), "csv": _TABLE, "tsv": _TABLE, "conll": ("separator", "strip")}
 
@@ -20,7 +24,8 @@ class SourceOptions(FileOptions):
     """All that a recipe may say about a source; `FileOptions` has what concerns a single file.
 
     path                a file, a folder, a pattern with *, or a list of those
-    format              text, jsonl, json (squad), csv, tsv, conll or parallel; by default from the file's ending
+    format              text, jsonl, json (squad), csv, tsv, conll, parallel or pictures (train/data/pictures.py); by
+                        default from the file's ending
     source, target      two files whose lines belong together, in place of `path`
     dataset             a public data set, in place of `path`; its config, split and revision
     limit               so many records and no more

@@ -35,6 +35,10 @@ def open_source(spec: Any, folder: str | os.PathLike[str] | None = None, **defau
         return PublicSource(options)
     if options.source is not None:
         return ParallelSource(options, find_files(options.source, where), find_files(options.target, where))
+    if options.format == "pictures":
+        from clearhead.train.data.pictures import PictureSource  # a source itself
+
+        return PictureSource(options, where)
     files = find_files(options.path, where)
     if options.format == "parallel":
         if len(files) != 2:

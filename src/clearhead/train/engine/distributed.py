@@ -37,7 +37,7 @@ from clearhead.nn.block import Block
 from clearhead.train.data.types import Batch
 from clearhead.train.engine.muon import sharded_like
 from clearhead.train.engine.world import World
-from clearhead.train.objectives.base import Objective
+from clearhead.train.objectives.base import GatherRows, Objective
 
 COMPUTE_TIMEOUT = timedelta(minutes=15)  # nobody computes longer than this while others wait for gradients
 CONTROL_TIMEOUT = timedelta(hours=24)  # but one may read and tokenise for long, or look at the test data
@@ -120,6 +120,21 @@ class DistributedWorld(World):
             merged[name] = mine.to(tensor.dtype)
         return merged
 
+    @property
+    def gather_rows(self) -> GatherRows:
+        return self._gathered
+
+    def _gathered(self, rows: Tensor) -> tuple[Tensor, int]:
+        counts = torch.zeros(self.size, dtype=torch.long)
+        counts[self.rank] = len(rows)
+        dist.all_reduce(counts, group=self.cpu_group)
+        most = int(counts.max())
+        filled = torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])]).contiguous()
+        parts = [torch.empty_like(filled) for _ in range(self.size)]
+        dist.all_gather(parts, filled)
+        whole = torch.cat([part[: int(count)] for part, count in zip(parts, counts, strict=True)])
+        return whole, int(counts[: self.rank].sum())
+
     def backward(self, loss: Tensor) -> None:
         (loss * self.size).backward()  # gradients will be averaged, and the loop has weighed each loss by all counts
 
@@ -154,6 +169,10 @@ class DDPWorld(DistributedWorld):
                 LossModule(module), broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=True
             )
 
+    def inner(self, module: nn.Module) -> nn.Module:
+        assert isinstance(module, DistributedDataParallel) and isinstance(module.module, LossModule)
+        return module.module.module
+
     def losses(self, module: nn.Module, objective: Objective, batch: Batch) -> dict[str, Tensor]:
         losses: dict[str, Tensor] = module(objective, batch)
         return losses
@@ -164,8 +183,7 @@ class DDPWorld(DistributedWorld):
         return context
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
-        assert isinstance(module, DistributedDataParallel) and isinstance(module.module, LossModule)
-        return super().weights(module.module.module)
+        return super().weights(self.inner(module))
 
 
 # ---- the model is sharded

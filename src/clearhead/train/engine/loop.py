@@ -192,6 +192,9 @@ class Loop:
         torch.manual_seed(seed_of(self.options.seed, step, self.world.rank))
         micro_batches = self.batches.at(step)
         self._lr = self.prepare(step)
+        micro_batches = [batch.to(self.world.device) for batch in micro_batches]
+        with self.world.autocast(self.options.dtype):
+            self.objective.look_ahead(self.world.inner(self.module), micro_batches, self.world.gather_rows)
         weights = self.objective.loss_weights
         counts = self.world.sum({name: sum(b.counts.get(name, 0) for b in micro_batches) for name in weights})
         sums: dict[str, Tensor] = {}  # of each term over the micro-batches, for the log
@@ -199,7 +202,7 @@ class Loop:
             is_last = n == len(micro_batches) - 1  # gradients are exchanged after the last only
             with nullcontext() if is_last else self.world.no_sync(self.module):
                 with self.world.autocast(self.options.dtype):
-                    losses = self.world.losses(self.module, self.objective, batch.to(self.world.device))
+                    losses = self.world.losses(self.module, self.objective, batch)
                 total: Tensor | None = None
                 for name, loss in losses.items():
                     scaled = loss * (batch.counts[name] / max(counts[name], 1))

@@ -14,7 +14,7 @@ from clearhead.errors import CheckpointError
 from clearhead.hub import as_device
 from clearhead.models import Model
 from clearhead.train.data.types import Batch
-from clearhead.train.objectives.base import Objective
+from clearhead.train.objectives.base import GatherRows, Objective
 
 # Compiled code whose kernels are recorded and started together (CUDA graphs): a small model's step is mostly starting.
 CUDA_GRAPHS: dict[str, str | int | bool] = {"triton.cudagraphs": True}
@@ -84,6 +84,15 @@ class World:
             recorded = static_shapes and single_call and self.size == 1 and self.device.type == "cuda"
             module.compile(dynamic=False if static_shapes else None, options=CUDA_GRAPHS if recorded else None)
         return module
+
+    def inner(self, module: nn.Module) -> nn.Module:
+        """What was wrapped."""
+        return module
+
+    @property
+    def gather_rows(self) -> GatherRows | None:
+        """Rows of all processes, in their order, and where one's own begin; None where there is nobody else."""
+        return None
 
     def losses(self, module: nn.Module, objective: Objective, batch: Batch) -> dict[str, Tensor]:
         return objective.losses(module, batch)

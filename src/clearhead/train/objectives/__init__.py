@@ -43,6 +43,7 @@ OBJECTIVES = {
     "sentence-similarity": "sentence_pairs:SentenceSimilarity",
     "sentence-contrastive": "sentence_pairs:SentenceContrastive",
     "sentence-triplet": "sentence_pairs:SentenceTriplet",
+    "image-text-contrastive": "image_text:ImageTextContrastive",
 }
 LOADED = ("source_tokenizer", "teacher")  # options that a recipe names, and that are loaded from there
 

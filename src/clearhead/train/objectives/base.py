@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from clearhead.train.data.table import Table
 
 
+# Rows of this device → those of all devices, in their order, and where this device's begin.
+GatherRows = Callable[[Tensor], tuple[Tensor, int]]
+
+
 class Objective:
     """One way to learn. A subclass says how examples, noise and batches are made, and what is lost.
 
@@ -46,6 +50,7 @@ class Objective:
     length_column     the column whose length an example has, for batches of like lengths; None: its longest
     static_shapes     all batches have one shape, but for the last of an epoch, and the module is called once for each
     compares_rows     rows of a part of a batch are compared with each other: in other parts, another task
+    counts_flops      its arithmetic is known from the units that are read (MFU)
     higher_is_better  the metrics of `report` and `evaluate_test` of which more is better; of all others less is
     test_requires     packages that `evaluate_test` needs, where there is one
     labels            the names of classes, where it has any
@@ -67,6 +72,7 @@ class Objective:
     length_column: ClassVar[str | None] = None
     static_shapes: ClassVar[bool] = False
     compares_rows: ClassVar[bool] = False
+    counts_flops: ClassVar[bool] = True
     higher_is_better: ClassVar[frozenset[str]] = frozenset()
     test_requires: ClassVar[tuple[str, ...]] = ()
     labels: Labels | None = None
@@ -185,6 +191,12 @@ class Objective:
     def model_inputs(self, batch: Batch) -> dict[str, Tensor]:
         """What the model is called with: the inputs, or what is made of them on the device."""
         return batch.inputs
+
+    def look_ahead(self, module: nn.Module, batches: Sequence[Batch], gather: GatherRows | None) -> None:
+        """Before the losses of a step: what its parts have to know of each other is put into their `extra`.
+
+        gather   None: there is no other device
+        """
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The mean of each term over what it counts."""

@@ -114,8 +114,8 @@ def assemble(recipe: Recipe, folder: Path, world: World, objective: Objective, d
         gradient_accumulation_steps=micro_steps, device=world.device, workers=recipe.data.workers,
     )  # fmt: skip
     options = _loop_options(recipe, world, model, steps, order.steps_per_epoch())
-    if objective.moves_weights:
-        options.peak_flops = 0.0  # its arithmetic is no product of matrices
+    if objective.moves_weights or not objective.counts_flops:
+        options.peak_flops = 0.0  # its arithmetic is no product of matrices, or goes by more than one length
     evaluation = Evaluation(
         module, objective, data.examples, data.orders, world, seed=recipe.seed, dtype=options.dtype,
         is_compiled=recipe.compile,

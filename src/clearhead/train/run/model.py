@@ -77,13 +77,14 @@ def new_config(
     """
     assert recipe.family is not None
     family = models.family(recipe.family)
-    sizes: dict[str, Any] = {"vocab_size": _rows(vocab_size)}
+    sizes: dict[str, Any] = {}
     if recipe.preset is not None:
         family.preset(recipe.preset)  # an error where there is none
-        sizes = dict(family.presets[recipe.preset]) | sizes
+        sizes = {name: value for name, value in family.presets[recipe.preset].items() if name != "vocab_size"}
     values = {family.config._key(name): value for name, value in (sizes | recipe.config).items()}  # by either name
+    values = family.config.with_vocabulary(values, _rows(vocab_size), {})
     config = family.config.from_dict(values, recipe.ignore_options, strict=True)
-    raw = config.to_dict() | dict(special or {})
+    raw = family.config.with_vocabulary(config.to_dict(), _rows(vocab_size), special or {})
     return family, family.config.from_dict(configure(raw) if configure is not None else raw, recipe.ignore_options)
 
 

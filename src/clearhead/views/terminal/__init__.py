@@ -32,6 +32,7 @@ from clearhead.views.terminal.neurons import (
     draw_neurons,
     draw_top_tokens,
 )
+from clearhead.views.terminal.pictures import draw_text_pictures
 from clearhead.views.terminal.prediction import draw_prediction
 from clearhead.views.terminal.studies import draw_features, draw_sentiment, draw_similarity_study
 from clearhead.views.terminal.walk import draw_walk
@@ -91,6 +92,7 @@ DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "parameters": draw_parameters,
     "length-curve": draw_length_curve,
     "prediction": draw_prediction,
+    "text-picture-matrix": draw_text_pictures,
     "sampling": draw_sampling,
     "cache": draw_caching,
     "sentiment-study": draw_sentiment,

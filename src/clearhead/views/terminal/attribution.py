@@ -23,6 +23,7 @@ from clearhead.views.terminal.elements import (
     signed_cell,
     unit_names,
 )
+from clearhead.views.terminal.pictures import is_grid, patch_grid
 
 
 def draw_saliency(finding: Any, width: int) -> Iterator[RenderableType]:
@@ -33,7 +34,10 @@ def draw_saliency(finding: Any, width: int) -> Iterator[RenderableType]:
         against = f" rather than {show_spaces(output.against)}" if output.against else ""
         probability = f"  {output.probability:.1%}" if output.probability is not None else ""
         yield Text.assemble((show_spaces(output.text), "bold"), (against + probability, "dim"))
-        yield highlighted(names, [float(score) for score in scores])
+        if is_grid(finding.tokens):
+            yield from patch_grid(finding.tokens, [float(score) for score in scores])
+        else:
+            yield highlighted(names, [float(score) for score in scores])
     rest = len(finding.outputs) - len(few)
     yield footnote(
         "Each line sums to 100 %; stronger is more." + (f" {rest} more outputs are in the finding." if rest else "")

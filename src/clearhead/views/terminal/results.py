@@ -127,7 +127,7 @@ def draw_found(hits: Sequence[tuple[float, str]]) -> RenderableType:
     """(score, where it lies), best first, a line each."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for overflow in ("ellipsis", "ellipsis", "ellipsis", "fold"):  # a path is to be copied: whole
-        table.add_column(overflow=overflow, no_wrap=overflow != "fold")  # type: ignore[arg-type]
+        table.add_column(overflow=overflow, no_wrap=overflow != "fold")
     best = max((score for score, _ in hits), default=0.0)
     for n, (score, location) in enumerate(hits, 1):
         ink = Text(bar(max(score, 0.0) / best if best > 0 else 0.0, 10), style=COLOURS["value"])

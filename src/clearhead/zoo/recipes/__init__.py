@@ -36,6 +36,7 @@ ORDER = [
     "tagging",
     "question-answering",
     "sentence-embeddings",
+    "clip",
     "distillation",
     "t5-pretraining",
     "bart-pretraining",
