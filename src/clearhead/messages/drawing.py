@@ -105,6 +105,21 @@ SENTENCES = {
         "单个文件中没有分词器，{path} 里也没有：请把 CLIP 的 vocab.json 和 merges.txt 放进去，或用 vocab= 指明位置。"
         "在此之前只能用 prompt_embeds 绘图。",
     ),
+    "does_not_draw": (
+        "{title} does not draw: this is asked of a Stable Diffusion model.",
+        "{title} 不会绘图：这个问题只适用于 Stable Diffusion 模型。",
+    ),
+    "ask_about_drawing": (
+        "{title} draws pictures. Ask explain.word_maps, explain.drawing_steps, explain.noise_schedule or "
+        "explain.forward_process about it.",
+        "{title} 用来绘图。可以用 explain.word_maps、explain.drawing_steps、explain.noise_schedule 或 "
+        "explain.forward_process 来询问。",
+    ),
+    "no_maps": (
+        "Nothing was looked at: no layer has the heads {heads}, or no step is one of {steps}.",
+        "什么也没有看到：没有哪一层有头 {heads}，或没有哪一步属于 {steps}。",
+    ),
+    "two_steps": ("The way from picture to noise needs two steps at least.", "从图片到噪声至少需要两步。"),
     "ckpt": (
         "{path} is a pickle, which can run code when it is opened: it is not read. Get the model as .safetensors; most "
         "authors publish it beside the .ckpt, or convert the file in a place you trust.",
