@@ -80,7 +80,7 @@ def command(
         if path is not None:
             _check_target(path)
     pipe = _open(model, loading, vocab)
-    options = {
+    options: dict[str, Any] = {
         "num_inference_steps": steps,
         "guidance_scale": guidance,
         "seed": seed,
