@@ -86,6 +86,16 @@ class PatchUnit(Unit):
 
 
 @dataclass(frozen=True)
+class ShownPicture:
+    """A picture that patches are drawn over: itself, small, as an address that holds it; and its size as it was given,
+    in which patches have their rectangles."""
+
+    url: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
 class NoteUnit(Unit):
     """One note of a piece of music: pitch (MIDI, 60 is middle C), when it sounds in seconds, how hard it is struck."""
 

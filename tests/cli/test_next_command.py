@@ -55,7 +55,7 @@ def asked(name, **data):
 
 
 def test_every_objective_has_one():
-    assert {*MODELS, "word-vectors"} == set(OBJECTIVES)
+    assert {*MODELS, "word-vectors", "image-text-contrastive"} == set(OBJECTIVES)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,15 @@ def test_word_vectors_are_asked_about_words_they_know(words, line, tmp_path):
     said = next_command(asked("word-vectors"), tmp_path / "model")
     assert said.startswith(f'clearhead vectors "{line}" -m ')
     assert CliRunner().invoke(app, shlex.split(said)[1:]).exit_code == 0
+
+
+def test_a_clip_is_shown_a_picture_it_has_seen(tmp_path):
+    """That it runs is tried with the recipe."""
+    (tmp_path / "a.png").touch()
+    (tmp_path / "a.txt").write_text("a thing")
+    line = next_command(asked("image-text-contrastive", train=str(tmp_path), format="pictures"), tmp_path / "model")
+    assert line.startswith(f"clearhead classify {tmp_path / 'a.png'} --labels ")
+    assert "photo.jpg" in next_command(asked("image-text-contrastive", train="gone", format="pictures"), tmp_path)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -71,6 +71,18 @@ def test_search_keeps_vectors(clip, pictures, tmp_path):
     assert "new.png" in shown.stdout
 
 
+def test_explain(clip, pictures, tmp_path):
+    shown = run("explain", "saliency", pictures / "0.png", "--labels", "cat,dog", "-m", clip)
+    assert "[class]" in shown.stdout
+    run("explain", "attention", pictures / "0.png", "-m", clip, "--save", tmp_path / "a.html")
+    found = run("explain", "text-picture-matrix", "a cat; a dog", "--second", pictures, "-m", clip, "--json")
+    assert len(json.loads(found.stdout)["pictures"]) == 4
+    with pytest.raises(ClearheadError, match="--labels cat,dog"):
+        run("explain", "saliency", pictures / "0.png", "-m", clip)
+    with pytest.raises(ClearheadError, match="A CLIP does"):
+        run("explain", "saliency", "a text", "--labels", "cat,dog", "-m", "random-gpt2")
+
+
 @pytest.mark.parametrize("verb", ["classify", "embed"])
 def test_a_picture_and_no_model_that_reads_it(verb, clip, pictures):
     with pytest.raises(ClearheadError, match="no model that reads pictures is taken by itself"):

@@ -93,6 +93,14 @@ def test_texts_and_pictures(clip, tmp_path):
         ch.explain.text_picture_matrix(ch.load("random-gpt2"), ["a"], pictures)
 
 
+def test_patches_are_drawn_over_the_picture(labelled, tmp_path):
+    found = ch.explain.saliency(labelled, PICTURE)
+    assert (found.picture.width, found.picture.height) == PICTURE.size
+    assert found.picture.url.startswith("data:image/jpeg;base64,")
+    found.save(tmp_path / "why.html")
+    assert "data:image/jpeg" in (tmp_path / "why.html").read_text()
+
+
 def test_patches_are_drawn_as_a_grid(labelled):
     lines = text_of(ch.explain.saliency(labelled, PICTURE)).splitlines()
     grid = [line for line in lines if set(line.strip()) <= set("░▒▓█ ") and line.strip()]

@@ -43,7 +43,9 @@ def text_for(task):
 
 
 def second_for(task, name):
-    needed = name == "patching" or (name == "prediction" and task in ("next-sentence", "question-answering"))
+    needed = name in ("patching", "text-picture-matrix") or (
+        name == "prediction" and task in ("next-sentence", "question-answering")
+    )
     return text_for(task).replace("cat", "mat", 1) if needed else None
 
 
@@ -69,7 +71,7 @@ def test_a_question_is_answered_where_it_fits_and_nowhere_else(family, task):
 
 def test_which_questions_fit():
     fits = {task: {n for n, q in QUESTIONS.items() if q.fits(model(f, task)) is None} for f, task in MODELS}
-    of_words = {"neighbours", "word-map"}  # of a table alone
+    of_words = {"neighbours", "word-map", "text-picture-matrix"}  # of a table alone; of pictures
     every = set(QUESTIONS) - of_words
     unanswered = {which: {n for n in every if QUESTIONS[n].fits(model(*which)) is not None} for which in MODELS}
     recurrent = {"gates", "echo", "alignment-steps", "length-curve"}  # the last is about shipped translators

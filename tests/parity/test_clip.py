@@ -242,3 +242,12 @@ def test_first_weights(tmp_path):
         if tensor.numel() > 500:
             assert abs(float(mine[name].std()) - float(tensor.std())) < 0.1 * float(tensor.std()) + 1e-6, name
     assert abs(float(mine["logit_scale"]) - 2.6592) < 1e-6
+
+
+def test_published_sizes():
+    from clearhead.models import family
+
+    clip = family("clip")
+    counts = {name: clip.make(clip.preset(name), device="meta").num_parameters() for name in clip.presets}
+    assert counts["clip-vit-base-patch32"] == 151_277_313
+    assert counts["clip-vit-large-patch14"] == 427_616_513

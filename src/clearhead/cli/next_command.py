@@ -19,7 +19,6 @@ _LINES = {
     "classification-distillation": 'classify "Your text here."',
     "gpt-classification": 'classify "_start_Your text here._classify_"',  # its texts stand between tokens of their own
     "gpt-entailment": 'classify "_start_A cat sat._delimiter_An animal sat._classify_"',
-    "image-text-contrastive": "classify photo.jpg --labels cat,dog",
     "tagging": 'tag "Your text here."',
     "question-answering": 'answer "Who sat?" "A cat sat on the mat."',
     "multiple-choice": 'explain prediction "The cat" --set choices="sat., is a number."',
@@ -43,6 +42,8 @@ def next_command(recipe: Recipe, model: Path) -> str:
         line = f'fill "The cat {load_tokenizer(model).mask_token} on the mat."'
     elif name.startswith("sentence-") or name == "bidirectional-lm":
         line = 'embed "A cat." "A kitten." "Stock prices."'
+    elif name == "image-text-contrastive":
+        line = f'classify {_quoted(_first_picture(recipe))} --labels "a cat,a dog"'
     elif name == "word-vectors":
         line = f'vectors "{_asked(model)}"'
     elif name == "seq2seq":
@@ -79,6 +80,17 @@ def _has_pairs(recipe: Recipe) -> bool:
         record = next(open_source(recipe.data.train, format=recipe.data.format, columns=columns).records())
         return record.get("text_pair") is not None
     return False
+
+
+def _first_picture(recipe: Recipe) -> Path:
+    """One that it has seen, to begin with."""
+    from clearhead.train.data import open_source
+
+    with suppress(ClearheadError, StopIteration):
+        columns = recipe.data.columns or None
+        record = next(open_source(recipe.data.train, format=recipe.data.format, columns=columns).records())
+        return Path(str(record["image"]))
+    return Path("photo.jpg")
 
 
 def _quoted(model: Path) -> str:

@@ -33,7 +33,7 @@ from clearhead.messages import say
 from clearhead.models.model import Model
 from clearhead.pipeline import Pipeline
 from clearhead.text.units import display_texts, token_id
-from clearhead.units import Unit
+from clearhead.units import ShownPicture, Unit
 
 Method = Literal["gradient-x-input", "gradient-norm", "integrated-gradients", "occlusion"]
 METHODS: tuple[Method, ...] = ("gradient-x-input", "gradient-norm", "integrated-gradients", "occlusion")
@@ -67,6 +67,7 @@ class Saliency(Finding):
     scores          (outputs, tokens): shares that sum to one; nan where a token came too late to matter
     contributions   (outputs, tokens): what each token adds to the logit, or takes from it; None for a norm
     unexplained     of integrated gradients, (outputs): the change of the logit that the contributions do not add up to
+    picture         what the tokens are patches of, where they are
     """
 
     kind: ClassVar[str] = "saliency"
@@ -79,6 +80,7 @@ class Saliency(Finding):
     scores: np.ndarray
     contributions: np.ndarray | None
     unexplained: np.ndarray | None
+    picture: ShownPicture | None = None
 
     def table(self) -> Iterator[Iterable[Any]]:
         yield ["output", "against", "probability", "position", "token", "share", "contribution"]
@@ -133,7 +135,7 @@ def saliency(
     scores = np.divide(result.strength, total, out=result.strength * 0, where=total > 0)
     return Saliency(
         pipe.name, method, explained.units, explained.source, _outputs(explained, result), scores,
-        result.contributions, result.unexplained,
+        result.contributions, result.unexplained, pipe.shown(text),
     )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +17,12 @@ from clearhead.files import write_json
 from clearhead.image.reading import MOST_PIXELS, pillow, read_picture
 from clearhead.image.settings import PREPROCESSOR, ImageSettings
 from clearhead.messages import say
-from clearhead.units import MarkUnit, PatchUnit, Unit
+from clearhead.units import MarkUnit, PatchUnit, ShownPicture, Unit
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+SHOWN = 460  # pixels of a side of a picture that is drawn over
 
 
 class PixelBatch(dict[str, Any]):
@@ -104,6 +108,16 @@ class ImageProcessor:
             for row in range(rows // size)
             for column in range(columns // size)
         ]
+
+    def shown(self, image: Any) -> ShownPicture:
+        """The picture as given, no larger than it is drawn."""
+        picture = read_picture(image)
+        height, width = size_of(picture)
+        small = pillow().fromarray(in_colour(picture))
+        small.thumbnail((SHOWN, SHOWN))
+        data = io.BytesIO()
+        small.save(data, "JPEG", quality=85)
+        return ShownPicture(f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}", width, height)
 
     def _frame(self, height: int, width: int) -> tuple[Frame, tuple[int, int]]:
         """Where the prepared picture lies in the given one, and its own height and width."""

@@ -55,6 +55,9 @@ class ClipConfig(Config):
         for name, tower in cls.towers.items():
             first, second = options.pop(name, None), options.pop(f"{name}_dict", None)
             values = first if second is None else second
+            if isinstance(values, tower):
+                options[name] = values
+                continue
             if not isinstance(values, Mapping | None):
                 raise ConfigError(f"{name} is {shown(values)}; it must be a table of options.")
             options[name] = tower.from_dict(values or {}, ignore, strict)
@@ -192,7 +195,7 @@ class ClipModel(Model):
         return out
 
 
-class LabelHead(Head):
+class LabelSimilarityHead(Head):
     """A picture compared with texts that stay: their vectors are the labels."""
 
     answers = "label"
@@ -215,7 +218,7 @@ def with_labels(model: ClipModel, labels: list[str], vectors: Tensor) -> ClipVis
     vectors   (labels, width), of unit length
     """
     config = replace(model.config, id2label=dict(enumerate(labels)), problem_type="single_label_classification")
-    head = LabelHead(model.head.vision, vectors, model.head.scale())
+    head = LabelSimilarityHead(model.head.vision, vectors, model.head.scale())
     classifier = ClipVisionModel(config, model.vision, head)
     classifier.family, classifier.task = model.family, "image-classification"
     return classifier.train(model.training)
@@ -267,6 +270,21 @@ def checkpoint_map(config: ClipConfig, task: str) -> CheckpointMap:
     return CheckpointMap(tuple(entries), skipped=skipped)
 
 
+_LARGE = {
+    "text_config": ClipTextConfig(
+        hidden_size=768, intermediate_size=3072, num_attention_heads=12, projection_dim=768, eos_token_id=2
+    ),
+    "projection_dim": 768,
+}
+
+
+def _large_vision(image_size: int) -> ClipVisionConfig:
+    return ClipVisionConfig(
+        hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, patch_size=14,
+        image_size=image_size, projection_dim=768,
+    )  # fmt: skip
+
+
 FAMILY = Family(
     name="clip",
     title="CLIP",
@@ -278,4 +296,10 @@ FAMILY = Family(
     default_task="features",
     modality="text-image",
     parent="clip_text_model",
+    presets={
+        "clip-vit-base-patch32": {},
+        "clip-vit-base-patch16": {"vision_config": ClipVisionConfig(patch_size=16)},
+        "clip-vit-large-patch14": {**_LARGE, "vision_config": _large_vision(224)},
+        "clip-vit-large-patch14-336": {**_LARGE, "vision_config": _large_vision(336)},
+    },
 )

@@ -22,7 +22,6 @@ class Output:
     logits_per_text: Tensor | None = None
     text_embeds: Tensor | None = None  # in the space that texts and pictures share
     image_embeds: Tensor | None = None
-    scale: Tensor | None = None  # what their cosines are multiplied by
     sample: Tensor | None = None  # (batch, channels, height, width): a UNet's prediction, a decoder's picture
     latent_dist: LatentDistribution | None = None  # what an autoencoder makes of a picture
     start_logits: Tensor | None = None
@@ -44,6 +43,7 @@ class Output:
     encoder_attentions: tuple[Tensor, ...] | None = None
     text_model_output: Output | None = None  # of each tower, where there are two
     vision_model_output: Output | None = None
+    scale: Tensor | None = None  # what the cosines of texts and pictures are multiplied by
     # in training, what regularisation pulls down: the mean square of the last layer's states, after dropout, and of
     # how much they change from one step to the next
     activation_penalty: Tensor | None = None

@@ -14,7 +14,7 @@ from clearhead.errors import InputError
 from clearhead.messages import say
 from clearhead.models import Model
 from clearhead.text import Tokenizer
-from clearhead.units import Unit, WrittenUnit
+from clearhead.units import ShownPicture, Unit, WrittenUnit
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,10 @@ class Pipeline:
         inputs = {name: tensor.to(self.model.device) for name, tensor in self.codec(raw).items()}
         units: list[Unit] = self.codec.units(raw)
         return Reading(inputs, units, [])
+
+    def shown(self, raw: Any, /) -> ShownPicture | None:
+        """An input that is a picture, for whoever draws over it; None of anything else."""
+        return None
 
     def count_units(self, raw: Any, /) -> int:
         """How long an input is, in units."""

@@ -26,7 +26,7 @@ from clearhead.pipeline.label_words import check_template
 from clearhead.pipeline.pictures import PicturePipeline, is_one, processor_for, run_pictures
 from clearhead.pipeline.search import TOP_K
 from clearhead.text import Tokenizer, has_tokenizer, load_tokenizer
-from clearhead.units import Unit
+from clearhead.units import ShownPicture, Unit
 
 log = logging.getLogger("clearhead")
 
@@ -236,6 +236,9 @@ class ClipPipeline(Pipeline):
         stack = "vision" if is_picture(raw) else "text"
         moved = {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
         return Reading(moved, self.codec.units(raw), [], stack=stack)
+
+    def shown(self, raw: Any, /) -> ShownPicture | None:
+        return self.image_processor.shown(raw) if is_picture(raw) else None
 
     def _check_text(self, text: Any) -> None:
         texts_of(text)

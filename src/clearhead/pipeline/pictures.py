@@ -20,6 +20,7 @@ from clearhead.nn.patches import PatchEmbedder
 from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.classify import ScoredLabel, ranked
 from clearhead.schema import Field
+from clearhead.units import ShownPicture
 
 _BATCH_SIZE = Field(name="batch_size", type=int, default=32, least=1)
 
@@ -72,6 +73,9 @@ class PicturePipeline(Pipeline):
     @property
     def image_processor(self) -> ImageProcessor:
         return self.codec
+
+    def shown(self, raw: Any, /) -> ShownPicture:
+        return self.codec.shown(raw)
 
     @torch.no_grad()
     def embed(self, images: Any, *, batch_size: int = 32) -> Tensor:

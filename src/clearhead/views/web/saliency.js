@@ -3,6 +3,7 @@
 import { el, rove } from "./dom.js";
 import { figure } from "./figure.js";
 import { heatmap } from "./heatmap.js";
+import { onGrid, patches } from "./patches.js";
 import * as scale from "./scale.js";
 import { chip, chips, plain, textOf, visible } from "./tokens.js";
 
@@ -18,7 +19,7 @@ const view = {
     const { text, against } = outputOf(c);
     return against
       ? c.words("saliency_against", { token: plain(text), other: plain(against) })
-      : c.words("saliency_title", { token: plain(text) });
+      : c.words(onGrid(c.finding.tokens) ? "saliency_patches" : "saliency_title", { token: plain(text) });
   },
   reading: (c) =>
     c.words(c.state.view === "text" ? "saliency_reading" : "saliency_reading_matrix", {
@@ -73,6 +74,20 @@ function onText(c, box) {
   const paint = (n) => {
     const row = scores[n],
       high = most(row);
+    if (onGrid(tokens)) {
+      const highest = most(counted(tokens, row));
+      line.replaceChildren(
+        patches(c, {
+          units: tokens,
+          picture: c.finding.picture,
+          share: (k) => (row[k] || 0) / highest,
+          tip: (k) => words(c, n, k),
+          label: view.title(c),
+        }),
+        marksLine(tokens, row),
+      );
+      return;
+    }
     const all = chips(
       tokens,
       (k) => {
@@ -144,9 +159,24 @@ function onText(c, box) {
       el("p", { class: "ch-name" }, c.words(outputs.length > 1 ? "saliency_outputs" : "saliency_output")),
       el("div", { class: "ch-tokens" }, answers),
     ),
-    key(c, most(scores[Math.min(c.state.output, outputs.length - 1)])),
+    key(c, most(counted(tokens, scores[Math.min(c.state.output, outputs.length - 1)]))),
   );
 }
+
+/** What the ink is measured by: of a picture, its patches alone. */
+const counted = (tokens, row) => (onGrid(tokens) ? row.filter((_, k) => tokens[k].kind === "patch") : row);
+
+/** What the places have that show nothing of the picture. */
+const marksLine = (tokens, row) =>
+  el(
+    "p",
+    { class: "ch-name" },
+    tokens
+      .map((token, k) => [token, k])
+      .filter(([token]) => token.kind !== "patch")
+      .map(([token, k]) => `${textOf(token)} ${scale.percent(row[k], 1)}`)
+      .join(" · "),
+  );
 
 function matrix(c, box) {
   const { outputs, scores, source } = c.finding;

@@ -124,6 +124,7 @@ export const WORDS = {
   ],
 
   saliency_title: ["Which words did “{token}” come from?", "“{token}”来自哪些词？"],
+  saliency_patches: ["Which patches speak for “{token}”?", "哪些图块支持“{token}”？"],
   saliency_against: ["Why “{token}” rather than “{other}”?", "为什么是“{token}”而不是“{other}”？"],
   saliency_reading: [
     "{method}, normalised to 100 %. Warmer words mattered more. Hover or choose another output to see what it " +
@@ -265,6 +266,12 @@ export const WORDS = {
     "{count} 个模式共同重建激活值，误差为 {error}。每条迷你图沿词元展开。悬停可点亮词元，点击可固定。",
   ],
 
+  text_pictures_title: ["Which text fits which picture?", "哪段文本配哪张图片？"],
+  text_pictures_reading: [
+    "Each cell: how probable the text is for the picture, in per cent. A column sums to 100.",
+    "每一格：这段文本配这张图片的概率（百分比）。每列之和为 100。",
+  ],
+  text_pictures_scale: ["probability of the text", "文本的概率"],
   similarity_title: ["Where do {a} and {b} see alike?", "{a} 与 {b} 在哪里看法相似？"],
   similarity_title_one: ["Which layers see alike?", "哪些层看法相似？"],
   similarity_reading: [
