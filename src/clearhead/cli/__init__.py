@@ -12,6 +12,7 @@ from clearhead.cli import (
     ask,
     bench,
     classify,
+    draw,
     embed,
     evaluate,
     explain,
@@ -53,7 +54,7 @@ _VERBS = {
     "Use a model": {
         "generate": generate, "classify": classify, "tag": tag, "answer": answer, "ask": ask,
         "translate": translate, "summarize": summarize, "search": search, "fill": fill, "embed": embed,
-        "vectors": vectors, "index": index,
+        "vectors": vectors, "index": index, "draw": draw,
     },
     "Look inside": {
         "walk": walk, "explain": explain, "next": next_token, "tokenize": tokenize, "models": models, "studio": studio,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clearhead.cli.standard_streams import can_write
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -126,5 +126,7 @@ def open_model(name: str, task: str | None = None, pictures: bool = False, **opt
     pipe: Any = open_pipeline(name, task, **options)
     from clearhead.pipeline import ClipPipeline, PicturePipeline, as_text
 
+    if hasattr(pipe, "draw"):
+        raise InputError(f'{name} draws pictures: clearhead draw "a red apple" -m {name}.')
     fits = pictures if isinstance(pipe, ClipPipeline | PicturePipeline) else task == "features"
     return pipe if fits else as_text(pipe)

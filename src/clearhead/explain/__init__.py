@@ -6,6 +6,16 @@ from clearhead.explain.attention import AttentionWeights, HeadSummary, attention
 from clearhead.explain.attention_steps import AttentionSteps, attention_steps
 from clearhead.explain.beams import Beams, beams
 from clearhead.explain.caching import Caching, caching
+from clearhead.explain.drawing import (
+    DrawingSteps,
+    ForwardProcess,
+    NoiseSchedule,
+    WordMaps,
+    drawing_steps,
+    forward_process,
+    noise_schedule,
+    word_maps,
+)
 from clearhead.explain.echo import Echo, echo
 from clearhead.explain.factors import Factors, factors
 from clearhead.explain.finding import Finding
@@ -42,9 +52,11 @@ __all__ = [
     "Beams",
     "Caching",
     "Comparison",
+    "DrawingSteps",
     "Echo",
     "Factors",
     "Finding",
+    "ForwardProcess",
     "GatesOverTime",
     "HeadSummary",
     "HiddenStates",
@@ -53,6 +65,7 @@ __all__ = [
     "NeuronProbe",
     "Neurons",
     "NextTokens",
+    "NoiseSchedule",
     "Parameters",
     "Passages",
     "Patching",
@@ -70,6 +83,7 @@ __all__ = [
     "Walk",
     "WordInContext",
     "WordMap",
+    "WordMaps",
     "WordUse",
     "WrittenUnit",
     "ablation",
@@ -78,8 +92,10 @@ __all__ = [
     "attention_steps",
     "beams",
     "caching",
+    "drawing_steps",
     "echo",
     "factors",
+    "forward_process",
     "gates",
     "hidden_states",
     "induction_scores",
@@ -88,6 +104,7 @@ __all__ = [
     "neuron_probe",
     "neurons",
     "next_token",
+    "noise_schedule",
     "parameters",
     "passages",
     "patching",
@@ -104,4 +121,5 @@ __all__ = [
     "walk",
     "word_in_context",
     "word_map",
+    "word_maps",
 ]

@@ -56,6 +56,8 @@ def has_layers(pipe: Pipeline) -> Reason:
     """Not a table alone, in which no word knows of any other."""
     if any(len(stack.layers) for stack in pipe.model.stacks.values()):
         return None
+    if not pipe.model.stacks:
+        return say("drawing.ask_about_drawing", title=pipe.title)
     return say("explain.only_a_table", title=pipe.title)
 
 

@@ -79,7 +79,7 @@ def load_model(
         strict=strict,
         guessed=guessed,
     )
-    _name_unknown(config)
+    name_unknown(config)
     model.generation = read_generation(folder, raw)
     return model if quantize is None else apply_precision(model, quantize)
 
@@ -123,7 +123,7 @@ def _guess_task(family: Family, config: Config, weights: Weights, architecture: 
     return task
 
 
-def _name_unknown(config: Config) -> None:
+def name_unknown(config: Config) -> None:
     """Options that were neither honoured nor refused are said, all in one warning; and what is odd about the rest."""
     for sentence in config.odd:
         log.warning("config.json: %s", sentence)

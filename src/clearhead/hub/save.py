@@ -18,6 +18,7 @@ from clearhead.hub.assign import published_tensors
 from clearhead.hub.config import CONFIG, GENERATION
 from clearhead.hub.elmo_folder import OPTIONS, WEIGHTS, is_elmo_folder
 from clearhead.hub.hdf5 import h5py, write_hdf5
+from clearhead.hub.parts import INDEX
 from clearhead.hub.sentence import SentenceModules, write_sentence
 from clearhead.hub.weights import write_weights
 from clearhead.image.settings import PREPROCESSOR, PROCESSOR
@@ -160,7 +161,7 @@ def _check_target(target: Path, overwrite: bool) -> None:
             f"{target} is not empty (it holds {', '.join(files[:5])}). Choose a new folder, or pass overwrite=True "
             "to replace a model that was saved there."
         )
-    if files and CONFIG not in files and not is_elmo_folder(target):
+    if files and not {CONFIG, INDEX} & set(files) and not is_elmo_folder(target):
         raise CheckpointError(f"{target} holds files but no {CONFIG}: it is no saved model, so it is not replaced.")
     if not os.access(target, os.W_OK):
         raise CheckpointError(f"Cannot write to {target}: permission denied.")

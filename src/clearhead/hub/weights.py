@@ -6,7 +6,9 @@ Nothing here runs code from a file: .bin files go through `weights_only` loading
 from __future__ import annotations
 
 import json
+import logging
 import pickle
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +24,7 @@ from clearhead.errors import CheckpointError
 from clearhead.hub.elmo_folder import is_elmo_folder, weights_file
 from clearhead.hub.hdf5 import HDF5File
 
+log = logging.getLogger("clearhead")
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what a model can run in
 SAFETENSORS, SAFETENSORS_INDEX = "model.safetensors", "model.safetensors.index.json"
 BIN, BIN_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -30,7 +33,9 @@ WEIGHT_FILES = (
     (SAFETENSORS, SAFETENSORS_INDEX),
     ("diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.safetensors.index.json"),
     (BIN, BIN_INDEX),
+    ("diffusion_pytorch_model.bin", "diffusion_pytorch_model.bin.index.json"),
 )
+_VARIANT = re.compile(r"[a-z_]+\.(?!.*-of-)[\w-]+\.(safetensors|bin)|[a-z_]+\.(safetensors|bin)\.index\.[\w-]+\.json")
 _LONGEST_NAME = 255  # bytes of a file's name
 _COPY_BYTES = 16 * 2**20  # how many bytes of a file are in memory while its tensors are being converted
 
@@ -125,6 +130,8 @@ def open_weights(folder: Path) -> Weights:
     if is_elmo_folder(folder):
         path = weights_file(folder)
         return Weights({path: names_in(path)})
+    if (variant := _find_variant(folder)) is not None:
+        return variant
     others = sorted(
         p.name for p in folder.iterdir() if p.suffix in (".h5", ".msgpack", ".gguf", ".ckpt", ".pt", ".pth")
     )
@@ -132,6 +139,22 @@ def open_weights(folder: Path) -> Weights:
     raise CheckpointError(
         f"No weights in {folder}: it needs {SAFETENSORS} (or {SAFETENSORS_INDEX} with its shards, or {BIN}).{hint}"
     )
+
+
+def _find_variant(folder: Path) -> Weights | None:
+    """Files of another precision, as diffusers names them: model.fp16.safetensors, or the index of its shards. They are
+    read where there are no others, and a warning says so."""
+    for file, index in WEIGHT_FILES:
+        stem, _, kind = file.rpartition(".")
+        found = [*sorted(folder.glob(f"{stem}.*.{kind}")), *sorted(folder.glob(index.replace(".json", ".*.json")))]
+        found = [path for path in found if _VARIANT.fullmatch(path.name)]
+        if found:
+            log.warning("%s has no %s; its variant %s is read.", folder, file, found[0].name)
+            shards = (
+                _find_shards(folder, found[0].name) if found[0].suffix == ".json" else {found[0]: names_in(found[0])}
+            )
+            return Weights(shards)
+    return None
 
 
 def read_shard_index(path: Path) -> dict[str, str]:
@@ -242,8 +265,13 @@ def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     path.chmod(mode)
 
 
-def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard_bytes: int) -> None:
-    """Write safetensors into `folder`: one file, or numbered shards with an index when they do not fit one."""
+def write_weights(
+    folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard_bytes: int, stem: str = "model"
+) -> None:
+    """Write safetensors into `folder`: one file, or numbered shards with an index when they do not fit one.
+
+    stem   how the files' names begin; diffusers' parts have another
+    """
     shards: list[list[str]] = [[]]
     paths: list[Path] = []
     pending: dict[str, Tensor] = {}
@@ -267,15 +295,15 @@ def write_weights(folder: Path, tensors: Iterator[tuple[str, Tensor]], max_shard
         total += tensor_bytes
     flush()
     if len(paths) == 1:
-        paths[0].rename(folder / SAFETENSORS)
+        paths[0].rename(folder / f"{stem}.safetensors")
         return
     weight_map: dict[str, str] = {}
     for n, (path, names) in enumerate(zip(paths, shards, strict=True), start=1):
-        file = f"model-{n:05d}-of-{len(paths):05d}.safetensors"
+        file = f"{stem}-{n:05d}-of-{len(paths):05d}.safetensors"
         path.rename(folder / file)
         weight_map |= dict.fromkeys(names, file)
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
-    (folder / SAFETENSORS_INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    (folder / f"{stem}.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def _first_line(error: Exception) -> str:

@@ -191,6 +191,10 @@ SENTENCES = {
         "The model's position schemes: vectors that are added, rotations, or numbers for distances.",
         "模型的位置方案：相加的向量、旋转，或表示距离的数。",
     ),
+    "drawing-steps.title": ("What does the model expect at each step?", "模型在每一步预期画出什么？"),
+    "forward-process.title": ("How does a picture become noise?", "图片如何变成噪声？"),
+    "word-maps.title": ("Where in the picture does each word act?", "每个词作用在图片的哪里？"),
+    "noise-schedule.title": ("How much of the picture is left at each step?", "每一步还剩下多少图片？"),
     "length-curve.title": (
         "BLEU by source length: what happens as the sentence grows?",
         "BLEU 与原文长度：句子变长时会怎样？",

@@ -155,6 +155,29 @@ def layers(count: int, each: Iterable[Entry]) -> Iterator[Entry]:
             )
 
 
+def spelt_map(
+    model: Any,
+    spellings: Iterable[tuple[str, str]],
+    together: Mapping[str, str] | None = None,
+    legacy: tuple[tuple[str, str], ...] = (),
+) -> CheckpointMap:
+    """The map of a model whose published names follow from ours: (pattern, replacement), one after the other.
+
+    together   part of a name -> the part that stands for its partner: the two are one tensor in the file, in this order
+    """
+    spellings, together = list(spellings), together or {}
+    entries = []
+    for name, _ in model.named_parameters():
+        if any(partner in name for partner in together.values()):
+            continue
+        ours = (name, *(name.replace(part, partner) for part, partner in together.items() if part in name))
+        published = name
+        for pattern, new in spellings:
+            published = re.sub(pattern, new, published)
+        entries.append(Entry(ours, (published,)))
+    return CheckpointMap(tuple(entries), legacy=legacy)
+
+
 def own_names(build: Callable[[Any, str], Any]) -> Callable[[Any, str], CheckpointMap]:
     """The map of a family that is published under our own names: what a model stores is what it is called here."""
 

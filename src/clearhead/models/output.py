@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clearhead.nn.latent import LatentDistribution
 from clearhead.nn.state import State
 
 
@@ -21,6 +22,8 @@ class Output:
     logits_per_text: Tensor | None = None
     text_embeds: Tensor | None = None  # in the space that texts and pictures share
     image_embeds: Tensor | None = None
+    sample: Tensor | None = None  # (batch, channels, height, width): a UNet's prediction, a decoder's picture
+    latent_dist: LatentDistribution | None = None  # what an autoencoder makes of a picture
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
     seq_relationship_logits: Tensor | None = None

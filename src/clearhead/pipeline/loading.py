@@ -14,6 +14,7 @@ import torch
 from clearhead import hub, zoo
 from clearhead.errors import CheckpointError, ClearheadError, InputError
 from clearhead.hub.adapter import base_of, is_adapter, load_adapted
+from clearhead.hub.ldm import is_single_file
 from clearhead.models import Family, Model
 from clearhead.pipeline.base import Pipeline
 from clearhead.pipeline.retrieval import with_store
@@ -60,7 +61,8 @@ def load(
     """Load a model and its codec, as the pipeline for what its family reads.
 
     where            a folder, a shipped name ("random-gpt2"), a hub id ("openai-community/gpt2"), a file of fastai's
-                     ("model.pth"), or of word vectors in GloVe's or word2vec's format ("glove.txt", "vectors.bin")
+                     ("model.pth"), Stable Diffusion as one file ("v1-5.safetensors"), or a file of word vectors in
+                     GloVe's or word2vec's format ("glove.txt", "vectors.bin")
     task             which head; by default the checkpoint's own
     dtype            "float32", "bfloat16" …; by default as stored
     device           where to put it; by default the CPU
@@ -71,7 +73,7 @@ def load(
     quantize         "int8" or "int4": round the weights: faster on a CPU, less memory (nn/fast/quantized.py);
                      "auto": measure this machine and choose (hub/precision.py)
     vocab            of a file of fastai's: its words, as a list or a file with a JSON list; by default vocab.json
-                     beside it
+                     beside it. Of Stable Diffusion as one file: the folder of its tokenizer, by default the file's own
     store            of a model that retrieves (RETRO): where it looks passages up, a store or its folder
     """
     if store is not None:
@@ -82,6 +84,8 @@ def load(
     name = os.fspath(where) if isinstance(where, str | os.PathLike) else ""
     if name and hub.is_fastai_file(hub.user_path(name)):
         return _fastai(hub.user_path(name), vocab, task, dtype, device, quantize)
+    if name and is_single_file(hub.user_path(name)):
+        return _single_file(hub.user_path(name), vocab, task, kind, place, quantize)
     if vocab is not None:
         raise InputError(f"vocab= is for a file of fastai's ({', '.join(hub.FASTAI_SUFFIXES)}); {name!r} is none.")
     card = zoo.cards().get(name) if not os.path.isdir(name) else None  # noqa: PTH112 (a name, not yet a path)
@@ -94,6 +98,8 @@ def load(
     if name and hub.user_path(name).is_file():
         return _load_file(hub.user_path(name), name, task, kind, place, revision, quantize)
     root = folder_of(where, revision)
+    if hub.has_parts(root) and not (root / "config.json").is_file():
+        return _parts(root, name, task, kind, place, quantize, strict)
     if is_adapter(root):
         model, base = _adapted(root, task, dtype, device, ignore_options, strict)
         model = model if quantize is None else hub.apply_precision(model, quantize)
@@ -105,6 +111,46 @@ def load(
     if hub.user_path(where).is_dir():  # of a run's folder, the part of it that was taken
         name = str(root)
     return pipeline_class(model.family).from_folder(root, model, name)
+
+
+def _parts(
+    root: Path,
+    name: str,
+    task: str | None,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    quantize: str | None,
+    strict: bool,
+) -> Any:
+    """A folder of several parts. They have one task, and their convolutions are not rounded."""
+    from clearhead.pipeline.diffusion import DiffusionPipeline
+
+    _check_drawing(str(root), task, quantize)
+    return DiffusionPipeline.from_parts(root, name, dtype, device, strict)
+
+
+def _single_file(
+    path: Path,
+    vocab: str | os.PathLike[str] | Sequence[str] | None,
+    task: str | None,
+    dtype: torch.dtype | None,
+    device: torch.device,
+    quantize: str | None,
+) -> Any:
+    """Stable Diffusion as one file, with the folder of its tokenizer."""
+    from clearhead.pipeline.diffusion import DiffusionPipeline
+
+    _check_drawing(str(path), task, quantize)
+    if vocab is not None and not isinstance(vocab, str | os.PathLike):
+        raise InputError(f"{path} draws pictures: vocab is the folder of its tokenizer, not a list.")
+    return DiffusionPipeline.from_file(path, None if vocab is None else hub.user_path(vocab), dtype, device)
+
+
+def _check_drawing(name: str, task: str | None, quantize: str | None) -> None:
+    if task not in (None, "draw"):
+        raise InputError(f"{name} draws pictures, and has no other task: leave task out.")
+    if quantize is not None:
+        raise InputError(f'{name} draws pictures; its weights are not rounded. Load it with dtype="bfloat16" instead.')
 
 
 def _fastai(

@@ -33,8 +33,10 @@ _GENERAL_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")  # of `transform
 _GENERAL_CLASS = "PreTrainedTokenizerFast"
 
 
-def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
+def load_tokenizer(folder: str | os.PathLike[str], assumed: str | None = None) -> Tokenizer:
     """Opens the tokenizer in a folder. Nothing is downloaded, and nothing in the folder is ever executed.
+
+    assumed   the family whose tokenizer it is where no file announces one, for whoever knows the model
 
     A model that writes in another vocabulary has a second tokenizer, `target`: in the folder target_tokenizer, or (as
     Marian is published) in the file target.spm.
@@ -44,16 +46,19 @@ def load_tokenizer(folder: str | os.PathLike[str]) -> Tokenizer:
         what = "is a file, not a folder" if where.exists() else "does not exist"
         raise TokenizerError(f"{where} {what}. Pass the folder that holds {_FILE_NAMES}.")
     with library_errors(where):
-        return _open(where)
+        return _open(where, assumed)
 
 
-def _open(where: Path) -> Tokenizer:
+def _open(where: Path, assumed: str | None) -> Tokenizer:
     saved = (where / "tokenizer.json").is_file()
-    tokenizer = _open_json(where / "tokenizer.json", Declared.read(where)) if saved else _open_older(where)
+    declared = Declared.read(where)
+    if declared.announced is None and assumed is not None:
+        declared.family = by_name(assumed)
+    tokenizer = _open_json(where / "tokenizer.json", declared) if saved else _open_older(where, declared)
     if (where / TARGET_FOLDER).is_dir():
         return tokenizer.with_target(load_tokenizer(where / TARGET_FOLDER))
     if not saved and (where / "source.spm").is_file() and (where / "target.spm").is_file():
-        return tokenizer.with_target(_open_older(where, where / "target.spm"))
+        return tokenizer.with_target(_open_older(where, Declared.read(where), where / "target.spm"))
     return tokenizer
 
 
@@ -98,9 +103,8 @@ def _know_unknown(backend: tokenizers.Tokenizer) -> None:
         )
 
 
-def _open_older(folder: Path, piece_file: Path | None = None) -> Tokenizer:
+def _open_older(folder: Path, declared: Declared, piece_file: Path | None = None) -> Tokenizer:
     """`piece_file` is the SentencePiece model to open, where the folder has more than one."""
-    declared = Declared.read(folder)
     files, path = _vocabulary_files(folder, declared)
     path = piece_file or path
     declared.apply_settings()

@@ -21,6 +21,12 @@ from clearhead.views.terminal.attention import (
     draw_query_key,
 )
 from clearhead.views.terminal.attribution import draw_patching, draw_saliency
+from clearhead.views.terminal.drawing import (
+    draw_drawing_steps,
+    draw_forward_process,
+    draw_noise_schedule,
+    draw_word_maps,
+)
 from clearhead.views.terminal.generation import draw_beams, draw_caching, draw_next_tokens, draw_sampling
 from clearhead.views.terminal.layers import draw_comparison, draw_hidden_states, draw_similarity
 from clearhead.views.terminal.model import draw_length_curve, draw_parameters, draw_positions
@@ -99,6 +105,10 @@ DRAWERS: dict[str, Callable[[Any, int], Iterator[RenderableType]]] = {
     "text-picture-matrix": draw_text_pictures,
     "sampling": draw_sampling,
     "cache": draw_caching,
+    "drawing-steps": draw_drawing_steps,
+    "forward-process": draw_forward_process,
+    "word-maps": draw_word_maps,
+    "noise-schedule": draw_noise_schedule,
     "sentiment-study": draw_sentiment,
     "features-study": draw_features,
     "similarity-study": draw_similarity_study,
