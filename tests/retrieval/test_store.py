@@ -332,3 +332,39 @@ def test_a_store_at_an_address(tmp_path, encoders):
 
 def test_scores_of_chunks_that_nobody_asked_for(shared):
     assert math.isnan(shared.chunks("doc 0")[0].score) and shared.chunks("no such") == []
+
+
+# ---- copies, and stores that ship
+
+
+def test_a_copy_is_changed_and_the_store_is_not(shared, tmp_path):
+    store = shared
+    copy = store.copy(tmp_path / "copy")
+    assert len(copy) == len(store) and copy.fingerprint == store.fingerprint
+    copy.add([Document("new", "the dog sat on the mat")])
+    assert copy.fingerprint != store.fingerprint and "new" not in store.documents()
+    with pytest.raises(InputError, match="there already"):
+        store.copy(tmp_path / "copy")
+
+
+def test_a_store_that_ships_is_found_by_its_name_and_not_written_to(shared, tmp_path, monkeypatch):
+    import clearhead_zoo
+
+    monkeypatch.setattr(clearhead_zoo, "STORES", tmp_path / "stores")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreError, match="There is no store"):
+        Store("facts")
+    shared.copy(tmp_path / "stores" / "facts")
+    store = Store("facts")
+    assert store.is_shipped and len(store)
+    name = next(iter(store.documents()))
+    for change in (
+        lambda: store.add([Document("a", "b")]),
+        lambda: store.delete([name]),
+        lambda: store.index("exact"),
+    ):
+        with pytest.raises(StoreError, match="index copy"):
+            change()
+    (tmp_path / "facts").mkdir()  # a folder of that name here comes first
+    with pytest.raises(StoreError, match="There is no store"):
+        Store("facts")

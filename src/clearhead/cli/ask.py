@@ -10,11 +10,10 @@ from clearhead.cli.loading import LoadOptions
 from clearhead.cli.options import with_group
 from clearhead.cli.style import MODEL_HELP, note, out, print_json, waiting
 from clearhead.cli.texts import STANDARD_INPUT, check_argument, standard_input_lines
+from clearhead.errors import InputError
 
 if TYPE_CHECKING:
     from clearhead.pipeline.ask import RetrievedAnswer
-
-STORE = "factbook"
 
 
 @with_group("loading")
@@ -22,9 +21,9 @@ def command(
     *,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="Or '-': a question on each line of the input.")],
     store: Annotated[
-        str, typer.Option("--store", "-s", help="A folder of `clearhead index build`, or a store that ships.")
-    ] = STORE,
-    model: Annotated[str, typer.Option("--model", "-m", help=f"A RETRO. {MODEL_HELP}")] = "retro",
+        str | None, typer.Option("--store", "-s", help="A folder of `clearhead index build`, or a store that ships.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help=f"A RETRO. {MODEL_HELP} None ships yet.")] = None,
     neighbors: Annotated[int | None, typer.Option(min=1, help="How many passages it looks at; default: 2.")] = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="From the weights alone: nothing is looked up.")] = False,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 40,
@@ -35,17 +34,25 @@ def command(
     """Ask a model that looks passages up (RETRO): its answer, and the passages, with scores and where they are from.
 
     The facts are in the store, not in the model. Copy a store, change a passage,
-    ask again: clearhead index copy factbook mine.
+    ask again: clearhead index copy facts mine.
 
     Examples:
 
-      clearhead ask "What is the capital of Chad?" --store factbook
+      clearhead ask "What is the capital of Chad?" --store facts -m runs/retrofit
 
-      clearhead ask "What is the capital of Chad?" --store factbook-edited
-
-      clearhead ask "How many airports does Peru have?" --json
+      clearhead ask "How many airports does Peru have?" --store facts -m runs/retrofit --json
     """
     questions = _read(question)
+    if model is None:
+        raise InputError(
+            "No RETRO ships with Clearhead yet. Train one (clearhead train retrofit data.train=texts/ "
+            "objective.store=STORE) and name it with --model runs/retrofit."
+        )
+    if store is None and not no_store:
+        raise InputError(
+            "There is no store to look in. Build one (clearhead index build STORE texts/) and name it with --store; or "
+            "ask the weights alone: --no-store."
+        )
     pipe = loading.load(model)
     options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "num_beams": num_beams}
     where = None if no_store else store

@@ -301,11 +301,11 @@ def delete_command(
 def copy_command(
     folder: Folder, to: Annotated[str, typer.Argument(metavar="NEW", help="A folder that is not there yet.")]
 ) -> None:
-    """Copy a store to a new folder, to change it there: a shipped one, say.
+    """Copy a store to a new folder, to change it there.
 
     Examples:
 
-      clearhead index copy factbook mine
+      clearhead index copy facts mine
 
       clearhead index build mine corrections.jsonl --id-column id
     """

@@ -49,8 +49,8 @@ SENTENCES = {
         "{title} 没有用来补齐短段落的填充词元：请在它的 config.json 里设置 pad_token_id。",
     ),
     "ask_needs_retro": (
-        "{title} looks nothing up, so it cannot be asked about a store. Name a RETRO: clearhead ask … --model retro.",
-        "{title} 不查资料，不能就资料库向它提问。请用 RETRO：clearhead ask … --model retro。",
+        "{title} looks nothing up, so it cannot be asked about a store. Name a RETRO (model_type retro): --model.",
+        "{title} 不查资料，不能就资料库向它提问。请用 RETRO（model_type 为 retro）：--model。",
     ),
     "empty_question": ("There is no question: it is empty.", "没有问题：它是空的。"),
     "no_filler": (

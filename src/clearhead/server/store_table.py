@@ -29,11 +29,7 @@ class StoreTable:
     def __init__(self, stores: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._opened: dict[str, Store] = {}
-        self._places: dict[str, str] = {}
-        for name in zoo.STORES if zoo.is_installed() else ():
-            shipped = zoo.shipped_store(name)
-            if shipped is not None and shipped.is_dir():
-                self._places[name] = str(shipped)
+        self._places = {name: str(folder) for name, folder in zoo.stores().items()}
         for where in stores:
             if where in self._places and not Path(where).is_dir():
                 continue

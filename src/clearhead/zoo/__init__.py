@@ -61,8 +61,6 @@ TRAINED = (
     "rnn-attention-en-zh",
     "elmo-small",
     "awd-lstm",
-    "retro",
-    "questions",
     "glove",
 )
 
@@ -88,19 +86,18 @@ def cards() -> dict[str, Card]:
     return {card.name: card for card in (*trained, RANDOM)}
 
 
-# The names of the stores of passages that ship: they are there with the package, and need its models.
-STORES = ("factbook", "factbook-edited")
+def stores() -> dict[str, Path]:
+    """The stores of passages that ship with the models, by name."""
+    if not is_installed():
+        return {}
+    import clearhead_zoo
+
+    return {folder.name: folder for folder in sorted(clearhead_zoo.STORES.glob("*")) if folder.is_dir()}
 
 
 def shipped_store(where: object) -> Path | None:
     """The folder of a store that ships, by its name; None for anything else. A folder of that name here comes first."""
-    if not isinstance(where, str) or where not in STORES or Path(where).exists():
-        return None
-    if not is_installed():
-        raise InputError(say("loading.not_here", name=where, how=say("errors.zoo_not_installed", near="")))
-    import clearhead_zoo
-
-    return clearhead_zoo.STORES / where
+    return stores().get(where) if isinstance(where, str) and not Path(where).exists() else None
 
 
 @cache

@@ -7,7 +7,7 @@ from pathlib import Path
 
 MODELS = Path(__file__).parent / "models"  # models/NAME: packed weights, tokenizer, card.md, recipe.yaml, curve.json
 
-STORES = Path(__file__).parent / "stores"  # stores/NAME: passages with their vectors (LanceDB)
+STORES = Path(__file__).parent / "stores"  # stores/NAME: passages with their vectors (LanceDB); none yet
 
 CARDS = {  # name: (family, what it is, the same in Chinese); the long story is in its folder, in card.md
     "stories": ("gpt2", "a small GPT-2 that writes like an old children's book", "小型 GPT-2，写得像一本老童话书"),
@@ -71,16 +71,6 @@ CARDS = {  # name: (family, what it is, the same in Chinese); the long story is 
         "awd-lstm",
         "the language model that ULMFiT begins with, small: three LSTMs that read whole words",
         "ULMFiT 的起点：小型语言模型，三层 LSTM，按整词阅读",
-    ),
-    "retro": (
-        "retro",
-        "a RETRO that answers questions from the store `factbook`: facts in the library, language in the weights",
-        "依据资料库 `factbook` 回答问题的 RETRO：事实在库里，语言在权重里",
-    ),
-    "questions": (
-        "bert",
-        "sentences, trained on: a question lies near the passage that answers it; the encoder of `factbook`",
-        "继续训练过的 sentences：问题靠近能回答它的段落；`factbook` 的编码器",
     ),
     "glove": (
         "word-vectors",

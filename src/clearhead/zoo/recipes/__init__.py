@@ -37,6 +37,7 @@ ORDER = [
     "question-answering",
     "sentence-embeddings",
     "clip",
+    "retrofit",
     "distillation",
     "t5-pretraining",
     "bart-pretraining",
