@@ -85,6 +85,9 @@ def test_the_others_have_learned_something():
     text = "Once upon a time there was a king who had three sons, and the youngest was called Hans."
     ids = stories.tokenizer(text, return_tensors="pt")["input_ids"]
     assert float(stories.model(input_ids=ids, labels=ids).loss.detach()) < 3.2  # chance: 9
+    words = ch.load("awd-lstm")
+    ids = words.tokenizer(text, return_tensors="pt")["input_ids"]
+    assert float(words.model(input_ids=ids, labels=ids).loss.detach()) < 4.5  # chance: 9.9
     [guesses] = ch.load("bert-mini").fill("The [MASK] was sitting on the throne and the queen beside him.")
     assert guesses[0].token == "king"
     cat, kitten, prices = ch.load("sentences").embed(["A cat.", "A kitten.", "Stock prices."])
