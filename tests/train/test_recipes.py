@@ -69,6 +69,8 @@ def data(tmp_path_factory):
                          intermediate_size=64, max_position_embeddings=64)  # fmt: skip
     ch.pipeline.TextPipeline(bert.make(config, "masked-lm"), words).save(folder / "encoder")
     ch.load("random-gpt2").save(folder / "gpt2")
+    passages = [ch.retrieval.Document(str(n), text) for n, text in enumerate(documents[:8])]
+    ch.retrieval.build(folder / "store", passages, encoder=str(folder / "encoder"), chunk_size=8)
     return folder
 
 
@@ -123,6 +125,11 @@ SETTINGS = {
         f"model.config.text_config={{{NARROW}, intermediate_size: 64, max_position_embeddings: 16}}",
         f"model.config.vision_config={{{NARROW}, intermediate_size: 64, patch_size: 8}}",
     ],
+    "retrofit": [
+        "data.train={data}/text.txt", "data.documents=blank-lines", "data.validation_fraction=0.2", "epochs=0.2",
+        "objective.store={data}/store", "objective.chunk_size=8", "model.retrofit={data}/gpt2", "batch.size=4",
+        "model.config={{chunk_size: 8, chunked_attention_layers: [2], encoder_hidden_size: 16, encoder_heads: 2}}",
+    ],
     "distillation": [
         "data.train={data}/text.txt", "data.validation_fraction=0.2", "objective.teacher={data}/encoder",
         "batch.size=8", "steps=4",
@@ -169,6 +176,7 @@ VERBS_OF = {
     "clip": lambda pipe: (
         pipe.similarity(["a red thing", "a blue thing"], Image.new("RGB", (20, 30), "red")).shape == (2, 1)
     ),
+    "retrofit": lambda pipe: pipe.model.family.name == "retro" and writes(pipe),
     "distillation": lambda pipe: (
         pipe.model.family.name == "distilbert"
         and pipe.model.config.num_hidden_layers == 1
@@ -226,7 +234,7 @@ def test_finding_one(tmp_path, monkeypatch):
     assert find_recipe("tagging") == find_recipe("tagging.yaml") == FOLDER / "tagging.yaml"
     with pytest.raises(ConfigError, match="Did you mean tagging"):
         find_recipe("taging")
-    with pytest.raises(ConfigError, match=r"Did you mean stories\?.*of the shipped models: bert-mini"):
+    with pytest.raises(ConfigError, match=r"Did you mean stories\?.*of the shipped models: awd-lstm, bert-mini"):
         find_recipe("storys")
     (tmp_path / "tagging.yaml").write_text("steps: 1\n")
     assert find_recipe("tagging.yaml").resolve() == tmp_path / "tagging.yaml"

@@ -125,7 +125,7 @@ def case(folder: Path, name: str, out: str, family: str | None = None, **changes
         "steps": 3,
         "evaluation__batches": 1,
     }
-    if not objective_class(name).codec_kinds:  # its records are made of a tokenizer's ids
+    if kind == "neighbors" or not objective_class(name).codec_kinds:  # its records are made of a tokenizer's ids
         tiny_tokenizer("bpe").save(folder / "tokenizer")
         asked["tokenizer"] = {"start": str(folder / "tokenizer")}
     if "teacher" in options:
