@@ -1,7 +1,7 @@
 """Does the library matter? Questions about facts that no training text held, answered with and without a store.
 
-    python benchmarks/retro_questions.py QUESTIONS.jsonl --model retro --store factbook --edited factbook-edited
-    python benchmarks/retro_questions.py QUESTIONS.jsonl --gpt runs/gpt        # a GPT of the same size beside it
+    python benchmarks/retro_questions.py QUESTIONS.jsonl --model runs/retro --store facts --edited facts-edited
+    … --gpt runs/gpt        # a GPT of the same size beside it
 
 QUESTIONS.jsonl is `test.jsonl` of zoo/factbook/make_data.py: question, answer, edited (what the edited store says),
 document (where the answer stands), asked (seen or unseen: whether training has asked in these words).
@@ -65,9 +65,9 @@ def table(rows: dict[str, list[bool]], asked: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("questions", type=Path)
-    parser.add_argument("--model", default="retro")
-    parser.add_argument("--store", default="factbook")
-    parser.add_argument("--edited", default="factbook-edited")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--edited", required=True)
     parser.add_argument("--gpt")
     parser.add_argument("--limit", type=int, default=1000)
     parser.add_argument("--neighbors", type=int, default=2)

@@ -1,4 +1,4 @@
-"""Facts of The World Factbook as passages and questions: what the stores of `retro` and its training are made of.
+"""Facts of The World Factbook as passages and questions: what stores for a RETRO and its training are made of.
 
 A fact is a country, a field (fields.yaml) and a value. A passage tells the facts of one topic of one country in plain
 sentences. Some countries are kept back: nothing of them is in any text that a model is trained on.

@@ -1,11 +1,11 @@
-"""The data of `retro`, `questions` and the stores `factbook` and `factbook-edited`. For maintainers.
+"""The data of a RETRO that answers from The World Factbook, of its encoder and its two stores. For maintainers.
 
     python zoo/factbook/make_data.py OUT DATA
 
 DATA holds the data sets factbook and wiki_passages, a folder each, as they were published. OUT gets
 
     factbook.jsonl, edited.jsonl   the passages of the two stores: id, text (clearhead index build … --id-column id)
-    pairs.jsonl, valid_pairs.jsonl questions with the passage that answers them and one that does not (`questions`)
+    pairs.jsonl, valid_pairs.jsonl questions with the passage that answers them and one that does not (the encoder)
     tokenizer/                     BPE, made from all texts but those of the countries that are kept back
     train.jsonl, valid.jsonl       token ids with their neighbours, for the objective retrieval-lm
     gpt.jsonl, gpt_valid.jsonl     the same questions as text, half of them behind their passages (the GPT beside it)
